@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Moment, PartitionIndex, TopicId};
+use metadata::ClusterImage;
+use metadata::decide::SWEEP_PARTITIONS_MAX;
+use model::{BrokerId, Moment, PartitionIndex, TopicId};
 
 use crate::mutants::{Mutant, is_planted};
 use crate::probes::ProbeReport;
@@ -17,6 +19,8 @@ use crate::probes::ProbeReport;
 pub const SICK_FROM: Duration = Duration::from_millis(500);
 /// Age of an unfinished operation below which a broker may take leaderships of a sick one.
 pub const HEALTHY_BELOW: Duration = Duration::from_millis(100);
+/// Age of an unfinished operation from which idle disks of other brokers have to prove that they work.
+const SUSPECT_FROM: Duration = Duration::from_millis(150);
 /// First and longest period of health before preferred leaderships return.
 const PROBATION: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 /// Shortest time between two moves of one partition's leadership for sick disks.
@@ -30,6 +34,34 @@ pub fn is_healthy(report: &ProbeReport) -> bool {
 /// Whether a disk of a broker hangs.
 pub fn hangs(report: &ProbeReport) -> bool {
     report.oldest_operation >= SICK_FROM
+}
+
+/// Whether a disk of a broker may hang soon: others must prove by then that they are not the same device.
+pub fn may_hang(report: &ProbeReport) -> bool {
+    report.oldest_operation >= SUSPECT_FROM
+}
+
+/// Replicas of `broker` among `there` that other brokers can take over, leaderships first. At most
+/// [`SWEEP_PARTITIONS_MAX`].
+pub fn replicas_to_relieve(
+    image: &ClusterImage,
+    broker: BrokerId,
+    mut there: Vec<(TopicId, PartitionIndex)>,
+) -> Vec<(TopicId, PartitionIndex)> {
+    if !image.relieves_sick_disks() {
+        return Vec::new();
+    }
+    let state_of = |(topic, at): &(TopicId, PartitionIndex)| {
+        image.topic_by_id(*topic).and_then(|topic| topic.partition(*at))
+    };
+    there.retain(|replica| {
+        state_of(replica).is_some_and(|it| it.isr.len() > 1 && it.isr.contains(&broker))
+    });
+    there.sort_by_key(|replica| {
+        (state_of(replica).is_none_or(|state| state.leader != broker), *replica)
+    });
+    there.truncate(SWEEP_PARTITIONS_MAX);
+    there
 }
 
 /// Condition of a log directory.
@@ -70,7 +102,8 @@ impl DirectoryHealth {
     /// Takes the age of the oldest unfinished operation and whether the directory has no room.
     pub fn observe(&mut self, now: Moment, age: Duration, is_full: bool) -> DirectoryCondition {
         let since = self.relieved_at.map(|at| now.since(at));
-        if age >= SICK_FROM || is_full {
+        let hangs = age >= SICK_FROM && !is_planted(Mutant::HangsAreHealthy);
+        if hangs || is_full {
             if self.is_relieved {
                 self.relieved_at = Some(now);
             }
@@ -203,6 +236,7 @@ mod tests {
     fn only_quick_disks_with_room_take_leaderships() {
         let of = |ms, lacks_room| ProbeReport {
             oldest_operation: Duration::from_millis(ms),
+            last_ended: Duration::ZERO,
             lacks_room,
             declines_leaderships: false,
         };

@@ -11,12 +11,14 @@
 
 pub mod answering;
 pub mod disks;
+pub mod doubt;
 pub mod elections;
 pub mod fetcher;
 pub mod fetching;
 pub mod heartbeats;
 pub mod log_ends;
 pub mod mutants;
+pub mod probe_book;
 pub mod probes;
 pub mod roles;
 pub mod sessions;

@@ -18,6 +18,16 @@ pub enum Mutant {
     ReturnsAtOnce,
     /// A leadership that moved for a sick disk moves again at once.
     MovesAgainAtOnce,
+    /// An idle disk counts as healthy beside a hung one, though both may be one device.
+    IdleDisksAreHealthy,
+    /// A hung write or sync makes no disk sick.
+    HangsAreHealthy,
+    /// No broker is suspected.
+    SuspectsNone,
+    /// A leader that no controller answers takes all records.
+    DoubtsNever,
+    /// A leader that no controller answers refuses records although all replicas follow it.
+    DoubtsFollowers,
 }
 
 impl Mutant {
@@ -27,6 +37,17 @@ impl Mutant {
         Mutant::DropsDivergences,
         Mutant::ElectsByFirstEnd,
         Mutant::DropsHeartbeatEpochs,
+    ];
+
+    /// All that runs with a lasting fault find.
+    pub const OF_SICKNESS: [Mutant; 7] = [
+        Mutant::ReturnsAtOnce,
+        Mutant::MovesAgainAtOnce,
+        Mutant::IdleDisksAreHealthy,
+        Mutant::HangsAreHealthy,
+        Mutant::SuspectsNone,
+        Mutant::DoubtsNever,
+        Mutant::DoubtsFollowers,
     ];
 }
 

@@ -1,7 +1,9 @@
-//! Reports of brokers to the active controller's probes, as bytes.
+//! Probes of the active controller and the reports of brokers, as bytes.
 //!
 //! ```text
-//! a report: 1 version (1)   4 age of the oldest unfinished disk operation, ms   1 flags
+//! a probe:  1 version (1)   1 flags: 1 idle disks have to prove that they work
+//! a report: 1 version (1)   4 age of the oldest unfinished disk operation, ms
+//!           4 time since an operation last ended in each log directory, ms   1 flags
 //!           flags: 1 a log directory has no room   2 the broker declines leaderships
 //! ```
 //!
@@ -15,11 +17,35 @@ const VERSION: u8 = 1;
 const NO_ROOM: u8 = 1;
 const DECLINES: u8 = 2;
 
+const DEMANDS_PROOF: u8 = 1;
+
+/// A probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeRequest {
+    /// Whether a broker writes a small file where no write or sync ended lately.
+    pub demands_proof: bool,
+}
+
+impl ProbeRequest {
+    /// Writes the probe.
+    pub fn encode(self) -> Vec<u8> {
+        vec![VERSION, u8::from(self.demands_proof) * DEMANDS_PROOF]
+    }
+
+    /// Reads a probe. Absent bytes are no demands.
+    pub fn decode(bytes: &[u8]) -> ProbeRequest {
+        let flags = bytes.get(1).copied().unwrap_or(0);
+        ProbeRequest { demands_proof: flags & DEMANDS_PROOF != 0 }
+    }
+}
+
 /// State of a broker's log directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeReport {
     /// Age of the oldest unfinished write or sync of all log directories, in whole milliseconds.
     pub oldest_operation: Duration,
+    /// Time since a write or sync last ended, in the log directory where that is longest ago, in whole milliseconds.
+    pub last_ended: Duration,
     /// Whether a log directory refuses writes because it is full.
     pub lacks_room: bool,
     /// Whether the broker takes no leadership back yet: a log directory was sick a while ago.
@@ -29,11 +55,12 @@ pub struct ProbeReport {
 impl ProbeReport {
     /// Writes the report.
     pub fn encode(&self) -> Vec<u8> {
-        let age = u32::try_from(self.oldest_operation.as_millis()).unwrap_or(u32::MAX);
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         let flags =
             u8::from(self.lacks_room) * NO_ROOM + u8::from(self.declines_leaderships) * DECLINES;
         let mut bytes = vec![VERSION];
-        bytes.extend_from_slice(&age.to_be_bytes());
+        bytes.extend_from_slice(&ms(self.oldest_operation).to_be_bytes());
+        bytes.extend_from_slice(&ms(self.last_ended).to_be_bytes());
         bytes.push(flags);
         bytes
     }
@@ -42,9 +69,11 @@ impl ProbeReport {
     pub fn decode(bytes: &[u8]) -> Option<ProbeReport> {
         let (_, rest) = bytes.split_first()?;
         let (age, rest) = rest.split_first_chunk()?;
+        let (ended, rest) = rest.split_first_chunk()?;
         let flags = rest.first()?;
         Some(ProbeReport {
             oldest_operation: Duration::from_millis(u32::from_be_bytes(*age).into()),
+            last_ended: Duration::from_millis(u32::from_be_bytes(*ended).into()),
             lacks_room: flags & NO_ROOM != 0,
             declines_leaderships: flags & DECLINES != 0,
         })
@@ -56,14 +85,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_probe_and_back() {
+        for demands_proof in [false, true] {
+            let mut bytes = ProbeRequest { demands_proof }.encode();
+            assert_eq!(bytes, [1, u8::from(demands_proof)], "as other releases write it");
+            bytes.push(9);
+            assert_eq!(ProbeRequest::decode(&bytes), ProbeRequest { demands_proof });
+        }
+        assert_eq!(ProbeRequest::decode(&[]), ProbeRequest::default());
+    }
+
+    #[test]
     fn a_report_and_back() {
         let report = ProbeReport {
             oldest_operation: Duration::from_millis(1_500),
+            last_ended: Duration::from_millis(258),
             lacks_room: false,
             declines_leaderships: true,
         };
         let mut bytes = report.encode();
-        assert_eq!(bytes, [1, 0, 0, 5, 220, 2], "as other releases write it");
+        assert_eq!(bytes, [1, 0, 0, 5, 220, 0, 0, 1, 2, 2], "as other releases write it");
         assert_eq!(ProbeReport::decode(&bytes), Some(report));
         for cut in 0..bytes.len() {
             assert_eq!(ProbeReport::decode(&bytes[..cut]), None);

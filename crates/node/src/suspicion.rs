@@ -158,7 +158,7 @@ impl Suspicion {
                         probed.redialed_at = Some(now);
                         due.redial.push(*id);
                     }
-                    Some(at) if now.since(at) >= redial => {
+                    Some(at) if now.since(at) >= redial && !is_planted(Mutant::SuspectsNone) => {
                         probed.suspected_at = Some(now);
                         due.begun.push((*id, silence));
                     }

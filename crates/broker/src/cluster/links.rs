@@ -80,6 +80,7 @@ impl ClusterLinks {
             config.node_id,
             Duration::from_millis(config.membership.session_ms),
             Probes::new(
+                config.node_id,
                 ProbeTimes::with_after(Duration::from_millis(config.membership.suspect_after_ms)),
                 Some(Arc::clone(disks)),
             ),

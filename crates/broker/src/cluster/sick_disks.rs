@@ -4,15 +4,16 @@
 //! its operations in answers to the controller's probes. Nothing here waits for a device or for the lock of a partition.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, RelieveReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
-use model::{Moment, PartitionIndex, TopicId};
-use node::disks::{DirectoryCondition, DirectoryHealth};
+use model::Moment;
+use node::disks::{DirectoryCondition, DirectoryHealth, replicas_to_relieve};
 use node::probes::ProbeReport;
 use parking_lot::Mutex;
-use storage::disk::{OperationAges, TimedDisk};
+use storage::disk::{Disk as _, OperationAges, TimedDisk};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
@@ -27,12 +28,20 @@ const OBSERVED_LATE: Duration = Duration::from_millis(400);
 const REQUESTED_EVERY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Age of the last write or sync that ended up to which a directory needs no proof.
+const PROVED_FOR: Duration = Duration::from_millis(100);
+/// File that is written as a proof.
+const PROOF: &str = ".highwater-disk-proof";
+
 /// Conditions of the log directories.
 #[derive(Debug)]
 pub struct SickDisks {
     logs: Arc<Logs>,
     /// By directory, in the order of [`Logs::directories`].
     ages: Vec<Arc<OperationAges>>,
+    /// By directory: whether a proof is being written.
+    proofs: Vec<Arc<AtomicBool>>,
+    disk: TimedDisk,
     courses: Mutex<Vec<DirectoryCourse>>,
     observed_at: Mutex<Option<Moment>>,
 }
@@ -49,8 +58,14 @@ impl SickDisks {
         let ages_of = |directory: &Directory| disk.ages_in(directory.path()).unwrap_or_default();
         let ages: Vec<_> = logs.directories().map(ages_of).collect();
         let courses = ages.iter().map(|_| DirectoryCourse::default()).collect();
-        let logs = Arc::clone(logs);
-        SickDisks { logs, ages, courses: Mutex::new(courses), observed_at: Mutex::default() }
+        SickDisks {
+            logs: Arc::clone(logs),
+            proofs: ages.iter().map(|_| Arc::default()).collect(),
+            ages,
+            disk: disk.clone(),
+            courses: Mutex::new(courses),
+            observed_at: Mutex::default(),
+        }
     }
 
     /// Age of the oldest unfinished write or sync in the directory of this number.
@@ -75,8 +90,33 @@ impl SickDisks {
                 .map(|(at, _)| self.ages[at].oldest())
                 .max()
                 .unwrap_or_default(),
+            last_ended: used().map(|(at, _)| self.ages[at].last_ended()).max().unwrap_or_default(),
             lacks_room: used().any(|(_, directory)| directory.room().is_full()),
             declines_leaderships,
+        }
+    }
+
+    /// Writes a small file to each directory in which no write or sync ended lately: the active controller demands a proof
+    /// that its device works. At most one such write is under way in a directory.
+    pub(crate) fn prove(&self) {
+        for (at, directory) in self.directories().filter(|(_, it)| !it.is_offline()) {
+            let (ages, proof) = (&self.ages[at], &self.proofs[at]);
+            let is_idle = ages.last_ended() >= PROVED_FOR && ages.oldest().is_zero();
+            if !is_idle || proof.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            let (disk, proof) = (self.disk.clone(), Arc::clone(proof));
+            let path = directory.path().join(PROOF);
+            let write = move || {
+                // A failure shows in the age of the last write that ended, or in the next append.
+                // Other bytes each time: a sync of an unchanged file reaches no device.
+                let bytes = fastrand::u64(..).to_be_bytes();
+                if let Err(error) = disk.write_synced(&path, &bytes) {
+                    debug!(path = %path.display(), %error, "cannot write a proof of a working disk");
+                }
+                proof.store(false, Ordering::Relaxed);
+            };
+            drop(tokio::task::spawn_blocking(write));
         }
     }
 
@@ -142,43 +182,21 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
         if sick.is_empty() || Instant::now() < next || server.is_stopping() {
             continue;
         }
-        let partitions = to_relieve(&server, &sick, who);
+        let there = server.logs.partitions_in(&sick);
+        let partitions = replicas_to_relieve(&server.image(), who.broker, there);
         if !partitions.is_empty() {
             next = Instant::now() + REQUESTED_EVERY;
-            tokio::spawn(relieve(Arc::clone(&server), who, partitions, sick));
+            let hung = sick.iter().map(|at| disks.oldest_operation(*at)).max();
+            let hung_ms = hung.unwrap_or_default().as_millis() as u64;
+            let (partitions, healthy) = (Some(partitions), Vec::new());
+            let relief = RelieveReplicas { broker: who, partitions, healthy, hung_ms };
+            tokio::spawn(relieve(Arc::clone(&server), relief, sick));
         }
     }
 }
 
-/// Replicas in sick directories that others may replace.
-fn to_relieve(server: &Server, sick: &[usize], who: BrokerRef) -> Vec<(TopicId, PartitionIndex)> {
-    let image = server.image();
-    if !image.relieves_sick_disks() {
-        return Vec::new();
-    }
-    let is_shared = |(topic, at): &(TopicId, PartitionIndex)| {
-        let state = image.topic_by_id(*topic).and_then(|topic| topic.partition(*at));
-        state.is_some_and(|state| state.isr.len() > 1 && state.isr.contains(&who.broker))
-    };
-    let mut named = server.logs.partitions_in(sick);
-    named.retain(is_shared);
-    // Leaderships first: a request names a limited number of partitions.
-    named.sort_by_key(|(topic, at)| {
-        let state = image.topic_by_id(*topic).and_then(|topic| topic.partition(*at));
-        (state.is_none_or(|state| state.leader != who.broker), *topic, *at)
-    });
-    named.truncate(SWEEP_PARTITIONS_MAX);
-    named
-}
-
-async fn relieve(
-    server: Arc<Server>,
-    broker: BrokerRef,
-    partitions: Vec<(TopicId, PartitionIndex)>,
-    sick: Vec<usize>,
-) {
-    let request = RelieveReplicas { broker, partitions: Some(partitions), healthy: Vec::new() };
-    let request = Request::RelieveReplicas(request);
+async fn relieve(server: Arc<Server>, relief: RelieveReplicas, sick: Vec<usize>) {
+    let request = Request::RelieveReplicas(relief);
     match server.controller.decide_within(request, PATIENCE).await {
         Ok((_, Response::EmptyReplicas(Ok(changed)))) if !changed.is_empty() => {
             server.sick_disks.relieved(server.clock.moment(), &sick);

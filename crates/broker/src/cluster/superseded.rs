@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::{BrokerId, Moment};
+use node::doubt;
 use parking_lot::RwLock;
 use partition::{Partition, Status};
 use tracing::{info, warn};
@@ -61,7 +62,7 @@ impl Contacts {
     /// Whether no controller answered for a session: leaderships are in doubt.
     pub fn are_in_doubt(&self, now: Moment) -> bool {
         let heard = Moment(self.controller_at.load(Ordering::Relaxed));
-        self.session.is_some_and(|session| now.since(heard) > session)
+        self.session.is_some_and(|session| doubt::are_in_doubt(now, heard, session))
     }
 
     /// Batches that were refused because their leadership is in doubt.
@@ -112,10 +113,8 @@ fn may_be_led_elsewhere(server: &Server, partition: &Partition) -> bool {
     let topic = image.topic_by_id(partition.topic_id());
     let state = topic.and_then(|it| it.partition(partition.topic_partition().partition));
     let Some(state) = state else { return false };
-    // A proposal of this leader that the image does not have yet is in the leader's own book.
-    let others: Vec<BrokerId> = state.isr.iter().chain(&state.elr).copied().collect();
     let was_here = |member: BrokerId| contacts.was_fetched_by(member, since);
-    !partition.is_followed(&others, since, was_here)
+    doubt::is_superseded(partition, state, since, was_here)
 }
 
 #[cfg(test)]

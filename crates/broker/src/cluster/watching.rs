@@ -105,14 +105,16 @@ impl Watching {
     pub(super) fn complete(&self, image: &ClusterImage, request: &mut Request) {
         match request {
             Request::AlterPartition(alter) => {
-                let unfit = self.probes.unfit(self.now(), image, self.me, alter.leader.broker);
+                let (now, leader) = (self.now(), alter.leader.broker);
+                let unfit = self.probes.with_book(now, |book| book.unfit(now, image, leader));
                 if !unfit.is_empty() {
                     let alter = AlterPartition2 { alter: alter.clone(), unfit };
                     *request = Request::AlterPartition2(alter);
                 }
             }
             Request::RelieveReplicas(relief) => {
-                self.probes.complete_relief(self.now(), image, self.me, relief);
+                let now = self.now();
+                self.probes.with_book(now, |book| book.complete_relief(now, image, relief));
             }
             _ => {}
         }
@@ -125,7 +127,8 @@ impl Watching {
         broker: BrokerId,
         changed: impl Iterator<Item = (TopicId, PartitionIndex)>,
     ) {
-        self.probes.note_moves(self.now(), image, broker, changed);
+        let now = self.now();
+        self.probes.with_book(now, |book| book.note_moves(now, image, broker, changed));
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -409,7 +412,8 @@ pub(crate) async fn run(
         let (fence, mut look_at) = watching.look(&image);
         // A sweep would elect brokers that died together with those that are to be fenced.
         if leads && !watching.is_waiting(&image) {
-            if watching.probes.has_suspects() {
+            let now = watching.now();
+            if watching.probes.with_book(now, |book| book.has_suspects()) {
                 rebalance.put_off();
             }
             let mut is_undecided = false;
@@ -503,8 +507,9 @@ impl Rebalance {
             return;
         }
         self.due = self.every.map(|every| now + every);
+        let (image, now) = (quorum.image(), watching.now());
         let partitions =
-            watching.probes.preferred_by_health(watching.now(), &quorum.image(), watching.me);
+            watching.probes.with_book(now, |book| book.preferred_by_health(now, &image));
         let elect = ElectLeaders { kind: ElectionKind::Preferred, partitions };
         if let Ok(Response::ElectLeaders(elected)) =
             quorum.propose(Request::ElectLeaders(elect)).await
@@ -573,7 +578,7 @@ mod tests {
 
     fn watching() -> Watching {
         let times = ProbeTimes::with_after(Duration::from_millis(1_500));
-        Watching::new(BrokerId(3), Duration::from_secs(9), Probes::new(times, None))
+        Watching::new(BrokerId(3), Duration::from_secs(9), Probes::new(BrokerId(3), times, None))
     }
 
     fn up(incarnation: Uuid) -> Event {

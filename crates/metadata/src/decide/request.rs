@@ -453,6 +453,8 @@ pub struct RelieveReplicas {
     pub partitions: Option<Vec<(TopicId, PartitionIndex)>>,
     /// Brokers known to be healthy: only they may lead. Filled in by the host of the active controller.
     pub healthy: Vec<BrokerId>,
+    /// Milliseconds for which a disk of the broker hangs; 0: no disk hangs.
+    pub hung_ms: u64,
 }
 
 /// The ISR that a leader wants for one partition.

@@ -131,6 +131,7 @@ structs! {
         broker: BrokerRef,
         partitions: Option<Vec<(TopicId, PartitionIndex)>>,
         healthy: Vec<BrokerId>,
+        hung_ms: u64,
     }
     NewIsr {
         topic_id: TopicId,

@@ -185,6 +185,7 @@ fn full_requests() -> Vec<Request> {
             broker: REF,
             partitions: Some(vec![(ID, PartitionIndex(3))]),
             healthy: vec![BrokerId(2), BrokerId(3)],
+            hung_ms: 600,
         }),
         Request::ElectByEnds(ElectByEnds {
             partitions: vec![ReplicaEnds {
@@ -478,7 +479,9 @@ fn the_bytes_of_requests_stay_what_they_are() {
         format!("0114{REF_HEX}00000002{ID_HEX}00000003 0100000009{ID_HEX}00000004 00"),
         format!("0115{registration} 00000000 00 00000005302e312e30 00000001 0000000166 0001 0003"),
         format!("0116{REF_HEX}00000000 0000000100000004"),
-        format!("0117{REF_HEX}0100000001{ID_HEX}00000003 000000020000000200000003"),
+        format!(
+            "0117{REF_HEX}0100000001{ID_HEX}00000003 000000020000000200000003 0000000000000258"
+        ),
         format!(
             "0118 00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
         ),

@@ -409,6 +409,7 @@ impl World {
             broker: self.broker_ref(words),
             partitions: (!partitions.is_empty()).then_some(partitions),
             healthy: option(words, "healthy").map(numbers).unwrap_or_default(),
+            hung_ms: 0,
         })
     }
 

@@ -30,11 +30,17 @@ pub struct OperationAges {
     opened_at: Instant,
     /// Begin of an operation, in microseconds since `opened_at` plus one; zero: free.
     slots: [AtomicU64; SLOTS],
+    /// End of the last operation, in microseconds since `opened_at`.
+    ended_at: AtomicU64,
 }
 
 impl Default for OperationAges {
     fn default() -> OperationAges {
-        OperationAges { opened_at: Instant::now(), slots: [const { AtomicU64::new(0) }; SLOTS] }
+        OperationAges {
+            opened_at: Instant::now(),
+            slots: [const { AtomicU64::new(0) }; SLOTS],
+            ended_at: AtomicU64::new(0),
+        }
     }
 }
 
@@ -47,6 +53,12 @@ impl OperationAges {
         oldest.map_or(Duration::ZERO, age)
     }
 
+    /// Time since an operation last ended; since the directory was opened, if none has.
+    pub fn last_ended(&self) -> Duration {
+        let ended_at = Duration::from_micros(self.ended_at.load(Ordering::Relaxed));
+        self.opened_at.elapsed().saturating_sub(ended_at)
+    }
+
     /// Counts an operation until the result is dropped.
     fn begin(&self) -> UnfinishedOperation<'_> {
         let now = self.opened_at.elapsed().as_micros() as u64 + 1;
@@ -55,17 +67,22 @@ impl OperationAges {
         let take = |slot: &&AtomicU64| {
             slot.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        UnfinishedOperation(slots.into_iter().find(take))
+        UnfinishedOperation { ages: self, slot: slots.into_iter().find(take) }
     }
 }
 
-struct UnfinishedOperation<'a>(Option<&'a AtomicU64>);
+struct UnfinishedOperation<'a> {
+    ages: &'a OperationAges,
+    slot: Option<&'a AtomicU64>,
+}
 
 impl Drop for UnfinishedOperation<'_> {
     fn drop(&mut self) {
-        if let Some(slot) = self.0 {
+        if let Some(slot) = self.slot {
             slot.store(0, Ordering::Relaxed);
         }
+        let now = self.ages.opened_at.elapsed().as_micros() as u64;
+        self.ages.ended_at.store(now, Ordering::Relaxed);
     }
 }
 
@@ -237,7 +254,7 @@ mod tests {
     fn more_operations_than_slots_run_uncounted() {
         let ages = OperationAges::default();
         let many: Vec<_> = (0..SLOTS + 3).map(|_| ages.begin()).collect();
-        assert_eq!(many.iter().filter(|one| one.0.is_some()).count(), SLOTS);
+        assert_eq!(many.iter().filter(|one| one.slot.is_some()).count(), SLOTS);
         drop(many);
         assert_eq!(ages.oldest(), Duration::ZERO);
     }

@@ -1,0 +1,170 @@
+//! Book of the active controller about the answers to its probes, and the decisions that follow: suspected brokers, brokers
+//! that may take leaderships, and brokers that may not join an ISR.
+//!
+//! A disk that does nothing looks healthy. It counts as healthy beside a hung disk only if a write or sync ended there after
+//! the hang began: then the two do not share a device. While a disk hangs, probes demand such a proof of idle disks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use metadata::ClusterImage;
+use metadata::decide::RelieveReplicas;
+use metadata::image::TopicImage;
+use model::{BrokerId, Moment, PartitionIndex, TopicId};
+
+use crate::disks::{DiskMoves, hangs, is_healthy, may_hang};
+use crate::mutants::{Mutant, is_planted};
+use crate::probes::ProbeReport;
+use crate::suspicion::{ProbeTimes, Suspicion, SuspicionDue};
+
+/// Answers to the probes of the active controller on this node.
+#[derive(Debug)]
+pub struct ProbeBook {
+    me: BrokerId,
+    times: ProbeTimes,
+    suspicion: Suspicion,
+    /// Report of each broker to the newest probe that was answered, and the time at which that probe was sent.
+    reports: BTreeMap<BrokerId, (Moment, ProbeReport)>,
+    moves: DiskMoves,
+}
+
+impl ProbeBook {
+    /// This node becomes the active controller after `former`.
+    pub fn begin(
+        me: BrokerId,
+        times: ProbeTimes,
+        former: Option<BrokerId>,
+        now: Moment,
+    ) -> ProbeBook {
+        let suspicion = Suspicion::begin(times, former, now);
+        let (reports, moves) = (BTreeMap::new(), DiskMoves::default());
+        ProbeBook { me, times, suspicion, reports, moves }
+    }
+
+    /// Takes the answer to a probe that was sent at `sent_at`. Returns the length of the suspicion that the answer ends.
+    pub fn answered(
+        &mut self,
+        now: Moment,
+        sent_at: Moment,
+        broker: BrokerId,
+        report: ProbeReport,
+    ) -> Option<Duration> {
+        let is_newest = self.reports.get(&broker).is_none_or(|(known, _)| *known <= sent_at);
+        if is_newest {
+            self.reports.insert(broker, (sent_at, report));
+        }
+        self.suspicion.answered(now, sent_at, broker)
+    }
+
+    /// Takes the report of this node.
+    pub fn note_own(&mut self, now: Moment, report: ProbeReport) {
+        self.reports.insert(self.me, (now, report));
+    }
+
+    /// Decides which brokers to redial and which to suspect. Called once every `times.every`.
+    pub fn poll(&mut self, now: Moment, image: &ClusterImage) -> SuspicionDue {
+        self.suspicion.poll(now, image, self.me)
+    }
+
+    /// Whether a broker is suspected.
+    pub fn has_suspects(&self) -> bool {
+        self.suspicion.has_suspects()
+    }
+
+    /// Whether this broker is suspected.
+    pub fn is_suspected(&self, broker: BrokerId) -> bool {
+        self.suspicion.is_suspected(broker)
+    }
+
+    /// Whether idle disks have to prove that they work: a disk of some broker may hang.
+    pub fn demands_proof(&self, now: Moment) -> bool {
+        self.fresh(now).any(|(_, _, report)| may_hang(report))
+    }
+
+    fn fresh(&self, now: Moment) -> impl Iterator<Item = (BrokerId, Moment, &ProbeReport)> {
+        let reports = self.reports.iter().map(|(id, (at, report))| (*id, *at, report));
+        reports.filter(move |(_, at, _)| now.since(*at) <= self.times.fresh)
+    }
+
+    fn fresh_report(&self, now: Moment, broker: BrokerId) -> Option<&ProbeReport> {
+        let (at, report) = self.reports.get(&broker)?;
+        (now.since(*at) <= self.times.fresh).then_some(report)
+    }
+
+    /// Brokers that answered a probe of the last half second, and this node, unless one of their disks hangs.
+    pub fn answering(&self, now: Moment, image: &ClusterImage) -> Vec<BrokerId> {
+        let answers = |id: &BrokerId| *id == self.me || self.suspicion.is_fresh(now, *id);
+        let hangs = |id: &BrokerId| self.fresh_report(now, *id).is_some_and(hangs);
+        let may_lead = |id: &BrokerId| answers(id) && !hangs(id);
+        image.brokers().map(|broker| broker.id).filter(may_lead).collect()
+    }
+
+    /// Brokers that may not join an ISR led by `leader`: suspected ones and those with a sick disk. Where the leader has
+    /// no room itself, others need none.
+    pub fn unfit(&self, now: Moment, image: &ClusterImage, leader: BrokerId) -> Vec<BrokerId> {
+        let needs_room = self.fresh_report(now, leader).is_none_or(|report| !report.lacks_room);
+        let is_sick = |report: &ProbeReport| hangs(report) || report.lacks_room && needs_room;
+        let is_unfit = |id: &BrokerId| {
+            self.suspicion.is_suspected(*id) || self.fresh_report(now, *id).is_some_and(is_sick)
+        };
+        image.brokers().map(|broker| broker.id).filter(is_unfit).collect()
+    }
+
+    /// Adds the brokers with healthy disks to a request for relief, and leaves out leaderships that moved a while ago.
+    pub fn complete_relief(&self, now: Moment, image: &ClusterImage, relief: &mut RelieveReplicas) {
+        let hung_for = Duration::from_millis(relief.hung_ms);
+        let hung_since = Moment(now.0.saturating_sub(hung_for.as_micros() as u64));
+        let has_proof = |at: Moment, report: &ProbeReport| {
+            let ended_at = at.0.checked_sub(report.last_ended.as_micros() as u64);
+            let is_proof = ended_at.is_some_and(|ended_at| ended_at >= hung_since.0);
+            hung_for.is_zero() || is_proof || is_planted(Mutant::IdleDisksAreHealthy)
+        };
+        let healthy = self.fresh(now).filter(|(_, at, it)| is_healthy(it) && has_proof(*at, it));
+        relief.healthy = healthy.map(|(id, ..)| id).collect();
+        let broker = relief.broker.broker;
+        let may_move = |(topic, at): &(TopicId, PartitionIndex)| {
+            !leads(image, broker, *topic, *at) || self.moves.may_move(now, *topic, *at)
+        };
+        if let Some(partitions) = &mut relief.partitions {
+            partitions.retain(may_move);
+        }
+    }
+
+    /// Takes note of leaderships that relief has moved. `image` is from before the decision.
+    pub fn note_moves(
+        &mut self,
+        now: Moment,
+        image: &ClusterImage,
+        broker: BrokerId,
+        changed: impl Iterator<Item = (TopicId, PartitionIndex)>,
+    ) {
+        for (topic, at) in changed.filter(|(topic, at)| leads(image, broker, *topic, *at)) {
+            self.moves.moved(now, topic, at);
+        }
+    }
+
+    /// Partitions whose preferred leaders take leaderships back; `None`: all.
+    pub fn preferred_by_health(
+        &self,
+        now: Moment,
+        image: &ClusterImage,
+    ) -> Option<Vec<(String, PartitionIndex)>> {
+        let declines =
+            |id: BrokerId| self.fresh_report(now, id).is_some_and(|it| it.declines_leaderships);
+        if !self.reports.keys().any(|id| declines(*id)) {
+            return None;
+        }
+        let of_topic = |topic: &std::sync::Arc<TopicImage>| {
+            let back = topic.partitions().filter(|(_, state)| {
+                state.leader != state.preferred_leader() && !declines(state.preferred_leader())
+            });
+            back.map(|(at, _)| (topic.name.to_string(), at)).collect::<Vec<_>>()
+        };
+        Some(image.topics().flat_map(of_topic).collect())
+    }
+}
+
+fn leads(image: &ClusterImage, broker: BrokerId, topic: TopicId, at: PartitionIndex) -> bool {
+    let state = image.topic_by_id(topic).and_then(|topic| topic.partition(at));
+    state.is_some_and(|state| state.leader == broker)
+}
