@@ -32,7 +32,7 @@ impl ProbeRequest {
         vec![VERSION, u8::from(self.demands_proof) * DEMANDS_PROOF]
     }
 
-    /// Reads a probe. Absent bytes are no demands.
+    /// Reads a probe. Absent bytes demand nothing.
     pub fn decode(bytes: &[u8]) -> ProbeRequest {
         let flags = bytes.get(1).copied().unwrap_or(0);
         ProbeRequest { demands_proof: flags & DEMANDS_PROOF != 0 }

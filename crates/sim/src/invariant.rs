@@ -52,6 +52,12 @@ pub enum Invariant {
     MessagesAreRead,
     /// Whoever waits gets an answer once the faults are over.
     EverybodyIsAnswered,
+    /// A partition with enough healthy replicas acknowledges although a fault lasts (A1).
+    SickBrokersStopNothing,
+    /// A shared disk moves nothing, a leadership moves once in half a minute for sick disks, and a healthy broker leaves no ISR (A2).
+    SickDisksMoveOnce,
+    /// A leader that no controller answered for a session takes no record that another leader's followers drop (A3).
+    DoubtfulRecordsAreRefused,
 }
 
 /// A broken promise: a bug.

@@ -51,8 +51,29 @@ impl Mutant {
         let replication = replication::mutants::Mutant::ALL.into_iter().map(Mutant::Replication);
         let metadata = metadata::mutants::Mutant::ALL.into_iter().map(Mutant::Metadata);
         let node = node::mutants::Mutant::ALL.into_iter().map(Mutant::Node);
+        let sickness = node::mutants::Mutant::OF_SICKNESS.into_iter().map(Mutant::Node);
+        let refusal = replication::mutants::Mutant::OF_SICKNESS.map(Mutant::Replication);
+        let relief = Mutant::Metadata(metadata::mutants::Mutant::RelievesToAnyReplica);
         let ledger = ledger::mutants::Mutant::ALL.into_iter().map(Mutant::Ledger);
-        replication.chain(metadata).chain(node).chain(ledger)
+        replication
+            .chain(metadata)
+            .chain(node)
+            .chain(ledger)
+            .chain(sickness)
+            .chain(refusal)
+            .chain([relief])
+    }
+
+    /// Whether runs with a lasting fault find it, and no others.
+    fn is_of_sickness(self) -> bool {
+        match self {
+            Mutant::Node(mutant) => node::mutants::Mutant::OF_SICKNESS.contains(&mutant),
+            Mutant::Metadata(mutant) => metadata::mutants::Mutant::OF_RELIEF.contains(&mutant),
+            Mutant::Replication(mutant) => {
+                replication::mutants::Mutant::OF_SICKNESS.contains(&mutant)
+            }
+            Mutant::Ledger(_) => false,
+        }
     }
 
     /// Its name.
@@ -89,7 +110,8 @@ fn plant(mutant: Option<Mutant>) {
 pub fn find_planted(mutant: Mutant, seed: u64) -> Option<String> {
     plant(Some(mutant));
     // What an assertion finds is found.
-    let found = match std::panic::catch_unwind(|| run_cluster(seed, false)) {
+    let run = if mutant.is_of_sickness() { run_sick } else { run_cluster };
+    let found = match std::panic::catch_unwind(|| run(seed, false)) {
         Ok(outcome) => outcome.violation.map(|violation| violation.to_string()),
         Err(_) => Some("an assertion".to_owned()),
     };
@@ -100,6 +122,12 @@ pub fn find_planted(mutant: Mutant, seed: u64) -> Option<String> {
 /// Runs the simulation of several brokers of this seed to its end.
 pub fn run_cluster(seed: u64, verbose: bool) -> Outcome {
     Cluster::new(seed, verbose).run()
+}
+
+/// Runs the simulation of several brokers of this seed in which one fault lasts: a sick disk, a silent broker or a quorum
+/// that is down.
+pub fn run_sick(seed: u64, verbose: bool) -> Outcome {
+    Cluster::sick(seed, verbose).run()
 }
 
 /// Runs the simulation of this seed to its end. `verbose` prints every event.

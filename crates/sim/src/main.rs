@@ -27,6 +27,9 @@ struct Arguments {
     /// Simulate several brokers
     #[arg(long)]
     cluster: bool,
+    /// Simulate several brokers and one fault that lasts
+    #[arg(long)]
+    sick: bool,
     /// Print every event
     #[arg(long)]
     verbose: bool,
@@ -92,14 +95,17 @@ fn run_all(arguments: &Arguments, seeds: Range<u64>) -> bool {
 }
 
 fn run_one(arguments: &Arguments, seed: u64) -> bool {
-    let run = if arguments.cluster { sim::run_cluster } else { sim::run };
+    let (run, kind) = match (arguments.sick, arguments.cluster) {
+        (true, _) => (sim::run_sick as fn(u64, bool) -> sim::Outcome, " --sick"),
+        (false, true) => (sim::run_cluster as _, " --cluster"),
+        (false, false) => (sim::run as _, ""),
+    };
     let outcome = run(seed, arguments.verbose);
     if !arguments.quiet {
         println!("seed {seed}: {outcome}");
     }
     if let Some(violation) = outcome.violation {
-        let cluster = if arguments.cluster { " --cluster" } else { "" };
-        eprintln!("{violation}\nrepeat with: cargo run -p sim -- --seed {seed}{cluster} --verbose");
+        eprintln!("{violation}\nrepeat with: cargo run -p sim -- --seed {seed}{kind} --verbose");
         return false;
     }
     if arguments.twice && run(seed, false).trace != outcome.trace {

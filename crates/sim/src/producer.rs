@@ -35,6 +35,8 @@ pub(crate) struct Producer {
     outstanding: VecDeque<Outstanding>,
     /// Refused for good: whether its last batches are in the log, it cannot know.
     has_given_up: bool,
+    /// The one partition that it writes to, in a run with a lasting fault.
+    only: Option<PartitionId>,
 }
 
 impl Producer {
@@ -54,7 +56,30 @@ impl Producer {
             sequences: [Sequence(0); PARTITIONS],
             outstanding: VecDeque::new(),
             has_given_up: false,
+            only: None,
         }
+    }
+
+    /// A producer of one batch at a time to one partition.
+    pub(crate) fn steady(id: ClientId, partition: PartitionId, acks: Acks) -> Producer {
+        Producer {
+            id,
+            is_idempotent: acks == Acks::All,
+            acks,
+            in_flight_max: 1,
+            batches_left: u32::MAX,
+            values_sent: 0,
+            requests_sent: 0,
+            sequences: [Sequence(0); PARTITIONS],
+            outstanding: VecDeque::new(),
+            has_given_up: false,
+            only: Some(partition),
+        }
+    }
+
+    /// Sends no further batches.
+    pub(crate) fn send_no_more(&mut self) {
+        self.batches_left = 0;
     }
 
     pub(crate) fn is_idempotent(&self) -> bool {
@@ -93,7 +118,7 @@ impl Producer {
     }
 
     fn next_batch(&mut self, now: Timestamp, random: &mut Rng) -> Outstanding {
-        let partition = random.usize(0..PARTITIONS);
+        let partition = self.only.unwrap_or_else(|| random.usize(0..PARTITIONS));
         let count = random.i32(1..5);
         let mut builder = BatchBuilder::new();
         if self.is_idempotent {

@@ -70,13 +70,14 @@ pub(crate) fn cluster_settings(
     durability: Durability,
     min_insync_replicas: usize,
     retention_bytes: i64,
+    lag_ms: u64,
 ) -> Arc<Settings> {
     let log = LogConfig { retention_bytes, ..LogConfig::clone(&settings(0).log) };
     Arc::new(Settings {
         log: Arc::new(log),
         durability,
         min_insync_replicas,
-        replica_lag_max: Duration::from_millis(250),
+        replica_lag_max: Duration::from_millis(lag_ms),
         ..Settings::default()
     })
 }

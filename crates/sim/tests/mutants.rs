@@ -60,6 +60,16 @@ const KNOWN: &[(&str, u64)] = &[
     ("DropsHeartbeatEpochs", 0),
     ("DropsLastRecords", 0),
     ("DropsCommitted", 0),
+    // Of runs with a lasting fault.
+    ("ReturnsAtOnce", 6),
+    ("MovesAgainAtOnce", 6),
+    ("IdleDisksAreHealthy", 138),
+    ("HangsAreHealthy", 2),
+    ("SuspectsNone", 0),
+    ("DoubtsNever", 21),
+    ("DoubtsFollowers", 1),
+    ("RefusedIsWaitedFor", 27),
+    ("RelievesToAnyReplica", 5),
 ];
 
 #[test]

@@ -96,6 +96,7 @@ pub(crate) struct ClusterBroker {
     /// Log starts in memory are not durable yet.
     pub(crate) owes_starts: bool,
     retention_bytes: i64,
+    lag_ms: u64,
     sync_queue: Syncs,
     syncing: Vec<PartitionSync>,
     outgoing: Vec<Outgoing>,
@@ -119,7 +120,8 @@ impl ClusterBroker {
     ) -> Result<ClusterBroker, StorageError> {
         let log_dir = LogDirectory::new(disk)?;
         let sync_queue = Syncs::new();
-        let settings = cluster_settings(plan.durability, plan.min_insync, retention_bytes);
+        let settings =
+            cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
         let opened = log_dir.open_replicas(id, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
@@ -144,6 +146,7 @@ impl ClusterBroker {
             deleting: Vec::new(),
             owes_starts: false,
             retention_bytes,
+            lag_ms: plan.lag_ms,
             sync_queue,
             syncing: Vec::new(),
             outgoing: Vec::new(),
@@ -157,6 +160,16 @@ impl ClusterBroker {
     pub(crate) fn leader_of(&self, partition: PartitionId) -> Option<(BrokerId, LeaderEpoch)> {
         let state = state_of(&self.image, self.topic_id, partition)?;
         state.has_leader().then_some((state.leader, state.leader_epoch))
+    }
+
+    /// State of a partition in the image that was last acted upon.
+    pub(crate) fn known_state(&self, partition: PartitionId) -> Option<&PartitionImage> {
+        state_of(&self.image, self.topic_id, partition)
+    }
+
+    /// Refuses a batch that another leader's followers would drop.
+    pub(crate) fn refuse_batch(&mut self, address: Address) {
+        self.answer(address, Response::Produced(Err(Refused::Retriable)));
     }
 
     pub(crate) fn partition(&self, partition: PartitionId) -> &Arc<Partition> {
@@ -243,8 +256,12 @@ impl ClusterBroker {
             return;
         }
         self.image = Arc::clone(image);
-        let settings =
-            cluster_settings(self.durability, min_insync_of(image), self.retention_bytes);
+        let settings = cluster_settings(
+            self.durability,
+            min_insync_of(image),
+            self.retention_bytes,
+            self.lag_ms,
+        );
         for partition in &self.partitions {
             let stricter = node::roles::until_role(&partition.settings(), &settings);
             stricter.into_iter().for_each(|stricter| partition.set_settings(Arc::new(stricter)));

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use model::{ErrorCode, LeaderEpoch};
+use model::{ErrorCode, LeaderEpoch, Timestamp};
+use partition::Acks;
 
-use super::{Cluster, Event, number_of};
+use super::{Cluster, Event, number_of, sick};
 use crate::history::Broken;
 use crate::message::{ClientId, Request, Response};
 use crate::network::{Address, Link};
@@ -19,6 +20,8 @@ pub(super) struct Wire {
     leaders: [Option<(usize, LeaderEpoch)>; PARTITIONS],
     /// What it saw cannot go on: an election has cost what it knew, and it was allowed to.
     pub(super) is_abandoned: bool,
+    /// Send time of the first request that waits for an answer.
+    asked_at: Timestamp,
 }
 
 impl Cluster {
@@ -42,12 +45,25 @@ impl Cluster {
     }
 
     pub(super) fn wake(&mut self, client: ClientId) {
+        if self.sick.is_some() {
+            self.end_late_request(client);
+        }
         if !self.wires[client].link.is_broken && !self.wires[client].is_abandoned {
             self.ask_for_leaders(client);
             self.send_requests(client);
         }
-        let after = self.random.i64(1..25);
+        let after = if self.sick.is_some() { 30..60 } else { 1..25 };
+        let after = self.random.i64(after);
         self.schedule(after, Event::Wake(client));
+    }
+
+    /// A client of a sick run gives a request up after a while.
+    fn end_late_request(&mut self, client: ClientId) {
+        let wire = &self.wires[client];
+        let waits = wire.pending.front().is_some_and(|(_, response)| response.is_none());
+        if waits && self.now.ms_since(wire.asked_at) > sick::REQUEST_MS {
+            self.disconnect(client);
+        }
     }
 
     pub(super) fn send_requests(&mut self, client: ClientId) {
@@ -66,6 +82,9 @@ impl Cluster {
                 self.disconnect(client);
                 break;
             };
+            if self.wires[client].pending.is_empty() {
+                self.wires[client].asked_at = self.now;
+            }
             self.wires[client].pending.push_back((request, None));
             let delay = self.random.i64(0..8);
             let at = self.wires[client].link.reach_broker(self.now, delay);
@@ -75,7 +94,8 @@ impl Cluster {
 
     /// Any broker that runs tells what it knows (Metadata).
     fn ask_for_leaders(&mut self, client: ClientId) {
-        let asked = self.random.usize(0..self.members.len());
+        let cut_off = self.cut_off_with(client);
+        let asked = cut_off.unwrap_or_else(|| self.random.usize(0..self.members.len()));
         let Some(broker) = self.members[asked].broker.as_ref().filter(|_| !self.is_paused(asked))
         else {
             return;
@@ -104,24 +124,35 @@ impl Cluster {
         epoch: LeaderEpoch,
         from: Address,
         request: Request,
-    ) {
+    ) -> Result<(), Broken> {
         if self.wires[from.client].link.number != from.link {
-            return;
+            return Ok(());
         }
         let now = self.wall_of(broker);
+        let doubtful = match &request {
+            Request::Produce { partition, acks, .. } if *acks != Acks::All => Some(*partition),
+            _ => None,
+        };
+        let is_refused = doubtful.is_some_and(|at| self.is_in_doubt(broker, at));
+        if let Some(at) = doubtful.filter(|_| !is_refused) {
+            self.check_taken(broker, at)?;
+        }
         let Some(running) = &mut self.members[broker].broker else {
-            return match request {
+            match request {
                 Request::CommitOffsets { .. } | Request::FetchOffsets => self.store(from, request),
                 _ => self.disconnect(from.client),
-            };
+            }
+            return Ok(());
         };
         match request {
+            Request::Produce { .. } if is_refused => running.refuse_batch(from),
             Request::Produce { partition, acks, records } => {
                 running.produce(now, from, partition, acks, records);
             }
             Request::Fetch { partition, offset } => running.fetch(from, epoch, partition, offset),
             other => self.store(from, other),
         }
+        Ok(())
     }
 
     /// Groups' offsets are kept by somebody who never forgets.
@@ -170,6 +201,9 @@ impl Cluster {
         response: Response,
     ) -> Result<bool, Broken> {
         let acked = self.history.acked_count;
+        if matches!(response, Response::Produced(Ok(_))) {
+            self.note_ack(client);
+        }
         let delivered = match self.producers.get_mut(client) {
             Some(producer) => producer.receive(request, response, &mut self.history),
             None => {

@@ -14,7 +14,8 @@ use super::controller::{Ask, Controller, Entry, Told};
 use super::elections::ENDS_WAIT_MS;
 use super::forwarded::Forwarded;
 use super::network::Body;
-use super::{Cluster, Event, Process, quorum};
+use super::sick::SickEvent;
+use super::{Cluster, Event, Process, id_of, quorum};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 
@@ -31,6 +32,16 @@ pub(super) struct Active {
     pub(super) elections: Elections,
     /// Answers that wait until so many entries are committed.
     held: VecDeque<(usize, Process, Told)>,
+}
+
+impl Active {
+    pub(super) fn is_of(&self, term: u64) -> bool {
+        self.term == term
+    }
+
+    pub(super) fn controller(&mut self) -> &mut Controller {
+        &mut self.controller
+    }
 }
 
 impl Cluster {
@@ -61,6 +72,9 @@ impl Cluster {
 
     pub(super) fn controller_asked(&mut self, member: usize, process: Process, ask: &Ask) {
         let now = self.now;
+        if self.sick.is_some() && matches!(ask, Ask::Heartbeat { .. }) {
+            self.answer_heartbeat(member, process);
+        }
         // Who is not the controller (any more) says nothing: the asker's time runs out.
         let Some(active) = &mut self.members[member].active else { return };
         let (entry, told) = active.controller.ask(now, ask);
@@ -83,6 +97,12 @@ impl Cluster {
             active.held.push_back((count, process, told));
         }
         self.sweep_soon(member);
+    }
+
+    fn answer_heartbeat(&mut self, member: usize, process: Process) {
+        if self.members[member].active.is_some() {
+            self.send_message(member, process.broker, Body::Told(process, 0, Told::Heard));
+        }
     }
 
     pub(super) fn propose(&mut self, member: usize, entry: Entry) -> Option<usize> {
@@ -141,6 +161,11 @@ impl Cluster {
         }
         self.trace.note(self.now, format_args!("{member} is the controller of term {term}"));
         let mut controller = Controller::new(self.image_at_end(member), self.now);
+        if self.sick.is_some() {
+            let former = self.truth.former(term).map(id_of);
+            controller.begin_probes(id_of(member), former, self.now);
+            self.schedule(0, Event::Sick(SickEvent::Probe { member, term }));
+        }
         let entry = controller.sweep(self.now);
         let elections = Elections::new(Duration::from_millis(ENDS_WAIT_MS.cast_unsigned()));
         let held = VecDeque::new();
@@ -198,7 +223,8 @@ impl Cluster {
             for (count, process, told) in answers {
                 // A connection ends with the answer on its way: what was decided holds, and its leader does not know that.
                 let is_answer = matches!(told, Told::Altered(..));
-                if is_answer && self.has_faults() && self.random.u32(0..ANSWERS_A_LOSS) == 0 {
+                let may_be_lost = self.has_faults() && self.sick.is_none();
+                if is_answer && may_be_lost && self.random.u32(0..ANSWERS_A_LOSS) == 0 {
                     continue;
                 }
                 self.send_message(number, process.broker, Body::Told(process, count, told));

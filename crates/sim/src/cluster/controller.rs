@@ -7,19 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use metadata::decide::{
-    AlterPartition, BrokerRef, ConfigChange, ConfigOperation, CreateCluster, CreateTopics,
-    ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas,
-    IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RegisterBroker2, UncleanElection,
+    AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigOperation, CreateCluster,
+    CreateTopics, ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas,
+    IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RegisterBroker2, RelieveReplicas,
+    UncleanElection,
 };
 use metadata::image::HIGHWATER_VERSION;
 use metadata::{
     Answer, ClusterImage, ConfigResource, ControllerSettings, Decision, MetadataRecord, Request,
     Response,
 };
-use model::{BrokerEpoch, BrokerId, ErrorCode, PartitionIndex, Timestamp, TopicId};
+use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp, TopicId};
+use node::probe_book::ProbeBook;
 use partition::{IsrAnswer, IsrDecision};
 
-use super::forwarded;
+use super::{forwarded, sick};
 use crate::controller::CLUSTER_ID;
 use crate::message::PartitionId;
 use crate::start::TOPIC;
@@ -50,6 +52,8 @@ pub(crate) enum Ask {
     Configure(IncrementalAlterConfigs),
     /// A person wants a leader, whatever it lacks.
     Elect(ElectLeaders),
+    /// A broker has a sick disk.
+    Relieve(RelieveReplicas),
 }
 
 /// What the controller answers.
@@ -59,6 +63,10 @@ pub(crate) enum Told {
     /// A process that holds its predecessor's disk was taken for a second one.
     TakenForAnother,
     Altered(NewIsr, IsrAnswer),
+    /// Other brokers took over replicas.
+    Relieved,
+    /// A heartbeat arrived.
+    Heard,
     /// Nothing that would be waited for, or that it is to be asked again.
     Nothing,
 }
@@ -72,17 +80,23 @@ pub(crate) struct Entry {
     pub(crate) is_swept: bool,
     /// It answers this broker's report of replicas that are out of reach.
     pub(crate) given_up_by: Option<BrokerRef>,
+    /// Replicas of this broker are relieved for its sick disk.
+    pub(crate) relieves: Option<BrokerId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Controller {
     /// All that is in the log, committed or not.
-    image: ClusterImage,
+    pub(super) image: ClusterImage,
     settings: ControllerSettings,
     /// When each broker was last heard of.
     heard: BTreeMap<BrokerId, Timestamp>,
     /// There may be something to sweep.
     pub(crate) wants_sweep: bool,
+    /// Silence after which a broker is fenced.
+    pub(super) session_ms: i64,
+    /// Answers to probes, in a sick run.
+    pub(super) book: Option<ProbeBook>,
 }
 
 impl Controller {
@@ -90,7 +104,9 @@ impl Controller {
     /// swept up.
     pub(crate) fn new(image: ClusterImage, now: Timestamp) -> Controller {
         let heard = image.brokers().map(|broker| (broker.id, now)).collect();
-        Controller { image, settings: ControllerSettings::default(), heard, wants_sweep: true }
+        let settings = ControllerSettings::default();
+        let (session_ms, book) = (SESSION_MS, None);
+        Controller { image, settings, heard, wants_sweep: true, session_ms, book }
     }
 
     /// The first thing that is ever decided.
@@ -143,13 +159,29 @@ impl Controller {
                 self.wants_sweep = true;
                 (self.decide(now, &Request::ElectLeaders(request.clone())).0, Told::Nothing)
             }
+            Ask::Relieve(request) => match self.relieve(now, request) {
+                (entry, true) => (entry, Told::Relieved),
+                (entry, false) => (entry, Told::Nothing),
+            },
             Ask::AlterIsr(request) => {
                 let wish = request.partitions.first().expect("one is asked for");
-                let (entry, response) = self.decide(now, &Request::AlterPartition(request.clone()));
+                let (entry, response) = self.decide(now, &self.completed(now, request));
                 let Response::AlterPartition(answer) = forwarded::as_read(&response) else {
                     panic!("AlterPartition is answered with {response:?}");
                 };
                 (entry, Told::Altered(wish.clone(), isr_answer(answer)))
+            }
+        }
+    }
+
+    fn completed(&self, now: Timestamp, alter: &AlterPartition) -> Request {
+        let alter = alter.clone();
+        match &self.book {
+            None => Request::AlterPartition(alter),
+            Some(book) => {
+                let now = Moment(now.0 as u64 * sick::MICROSECONDS);
+                let unfit = book.unfit(now, &self.image, alter.leader.broker);
+                Request::AlterPartition2(AlterPartition2 { alter, unfit })
             }
         }
     }
@@ -206,7 +238,7 @@ impl Controller {
     }
 
     fn is_silent(&self, broker: BrokerId, now: Timestamp) -> bool {
-        self.heard.get(&broker).is_none_or(|heard| now.ms_since(*heard) > SESSION_MS)
+        self.heard.get(&broker).is_none_or(|heard| now.ms_since(*heard) > self.session_ms)
     }
 
     /// Fences those who were silent for too long.
@@ -247,7 +279,7 @@ impl Controller {
         wish.isr.iter().find(is_another).map(|(id, _)| *id)
     }
 
-    fn decide(&mut self, now: Timestamp, request: &Request) -> (Entry, Response) {
+    pub(super) fn decide(&mut self, now: Timestamp, request: &Request) -> (Entry, Response) {
         let decision = self.image.decide(&self.settings, now, request);
         for record in &decision.records {
             self.image.replay(record).expect("a record that was just decided contradicts nothing");

@@ -63,6 +63,11 @@ impl Copies {
         let pending_since = [None; PARTITIONS];
         Copies { random, every_ms: if costs { every_ms } else { 0 }, pending_since }
     }
+
+    /// No directory is copied.
+    pub(super) fn none() -> Copies {
+        Copies { random: Rng::with_seed(0), every_ms: 0, pending_since: [None; PARTITIONS] }
+    }
 }
 
 impl Cluster {

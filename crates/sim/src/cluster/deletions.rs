@@ -43,6 +43,12 @@ impl Deletions {
         };
         Deletions { random, every_ms, retention_bytes, acknowledged: Default::default() }
     }
+
+    /// No records are deleted.
+    pub(super) fn none() -> Deletions {
+        let (random, acknowledged) = (Rng::with_seed(0), Default::default());
+        Deletions { random, every_ms: 0, retention_bytes: -1, acknowledged }
+    }
 }
 
 impl Deletions {

@@ -26,6 +26,11 @@ impl Fills {
         let every_ms = [0, 0, 0, 0, 0, 0, 300, 1_000][random.usize(0..8)];
         Fills { random, every_ms }
     }
+
+    /// No disk fills up.
+    pub(super) fn none() -> Fills {
+        Fills { random: Rng::with_seed(0), every_ms: 0 }
+    }
 }
 
 impl Cluster {

@@ -33,6 +33,7 @@ impl Forwarded {
             Ask::AlterIsr(request) => Request::AlterPartition(request),
             Ask::Configure(request) => Request::IncrementalAlterConfigs(request),
             Ask::Elect(request) => Request::ElectLeaders(request),
+            Ask::Relieve(request) => Request::RelieveReplicas(request),
         };
         Forwarded::Request(request.to_bytes())
     }
@@ -53,6 +54,7 @@ impl Forwarded {
             Request::AlterPartition(request) => Ask::AlterIsr(request),
             Request::IncrementalAlterConfigs(request) => Ask::Configure(request),
             Request::ElectLeaders(request) => Ask::Elect(request),
+            Request::RelieveReplicas(request) => Ask::Relieve(request),
             other => return Err(format!("no broker asks for {other:?}")),
         })
     }

@@ -18,6 +18,7 @@ use super::clocks::Clocks;
 use super::control::Active;
 use super::controller::{Ask, Told};
 use super::quorum;
+use super::sick::SickEvent;
 use super::{Cluster, Event, Process, TICK_MS, id_of};
 use crate::controller::CLUSTER_ID;
 use crate::history::Broken;
@@ -201,6 +202,9 @@ impl Cluster {
         let after = self.random.i64(0..8);
         self.schedule(after, Event::Tick(process));
         self.schedule(after, Event::QuorumTick(process));
+        if self.sick.is_some() {
+            self.schedule(after, Event::Sick(SickEvent::Observe(process)));
+        }
         Ok(())
     }
 
@@ -273,6 +277,8 @@ impl Cluster {
                 broker.broken = Some((0, (Invariant::RestartsAtOnce, what)));
             }
             Told::Altered(wish, answer) => broker.isr_answered(count, wish, answer),
+            Told::Relieved => return self.relieved(process.broker),
+            Told::Heard => return self.heard_controller(process.broker),
             Told::Nothing => return,
         }
         self.schedule_soon(Event::Image(process));

@@ -27,6 +27,7 @@ mod operator;
 mod plan;
 mod quorum;
 mod rest;
+mod sick;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -65,6 +66,7 @@ use member::Member;
 use network::{Body, Cuts};
 use operator::Operator;
 pub use plan::ClusterPlan;
+use sick::{Sick, SickEvent};
 use truth::Truth;
 
 /// How long what nobody waits for stays unsynced.
@@ -149,6 +151,7 @@ enum Event {
         link: u64,
     },
     Wake(ClientId),
+    Sick(SickEvent),
 }
 
 impl Event {
@@ -156,9 +159,9 @@ impl Event {
     fn concerns(&self) -> Option<usize> {
         match self {
             Event::Arrive { to, .. } => Some(*to),
-            Event::Sweep { member, .. } | Event::Unended { controller: member, .. } => {
-                Some(*member)
-            }
+            Event::Sweep { member, .. }
+            | Event::Unended { controller: member, .. }
+            | Event::Sick(SickEvent::Probe { member, .. }) => Some(*member),
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
             | Event::Repair(process)
@@ -167,6 +170,7 @@ impl Event {
             | Event::Tick(process)
             | Event::BeginSync(process, _)
             | Event::RunSync(process)
+            | Event::Sick(SickEvent::Observe(process))
             | Event::Unaltered { at: process, .. }
             | Event::Lost { at: process, .. } => Some(process.broker),
             _ => None,
@@ -185,6 +189,8 @@ pub struct Cluster {
     deletions: Deletions,
     copies: Copies,
     operator: Operator,
+    /// Present in a run with a lasting fault.
+    sick: Option<Sick>,
     now: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     queued: u64,
@@ -210,6 +216,33 @@ impl Cluster {
         let mut random = Rng::with_seed(seed);
         let mut plan = ClusterPlan::choose(&mut random);
         let operator = Operator::new(seed, &mut plan);
+        Cluster::of(seed, random, plan, operator, None, verbose)
+    }
+
+    /// A cluster in which one fault lasts.
+    pub fn sick(seed: u64, verbose: bool) -> Cluster {
+        let (plan, sick) = sick::plan(seed);
+        let operator = Operator::new(seed, &mut plan.clone());
+        let mut cluster =
+            Cluster::of(seed, Rng::with_seed(seed), plan, operator, Some(sick), verbose);
+        for client in 0..cluster.producers.len() {
+            let (partition, acks) = sick::writer(client);
+            cluster.producers[client] = Producer::steady(client, partition, acks);
+        }
+        cluster.fills = Fills::none();
+        cluster.deletions = Deletions::none();
+        cluster.copies = Copies::none();
+        cluster
+    }
+
+    fn of(
+        seed: u64,
+        mut random: Rng,
+        plan: ClusterPlan,
+        operator: Operator,
+        sick: Option<Sick>,
+        verbose: bool,
+    ) -> Cluster {
         let deletions = Deletions::new(seed, &plan);
         let now = Timestamp(0);
         let batches = crate::Plan::of_batches(plan.batches);
@@ -242,6 +275,7 @@ impl Cluster {
             copies: Copies::new(seed, &plan, &deletions),
             deletions,
             operator,
+            sick,
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
@@ -299,6 +333,7 @@ impl Cluster {
         self.schedule_fill();
         self.schedule_deletion();
         self.schedule_copy();
+        self.schedule_sickness();
         Ok(())
     }
 
@@ -358,6 +393,10 @@ impl Cluster {
             self.schedule(after, event);
             return Ok(());
         }
+        if self.waits_for_disk(&event) {
+            self.schedule(1, event);
+            return Ok(());
+        }
         match event {
             Event::Start(broker) => self.start(broker)?,
             Event::Repair(process) => {
@@ -401,11 +440,12 @@ impl Cluster {
                 self.schedule(100, Event::Checkpoint);
             }
             Event::ToBroker(broker, epoch, from, request) => {
-                self.arrive_at_broker(broker, epoch, from, request);
+                self.arrive_at_broker(broker, epoch, from, request)?;
             }
             Event::ToClient(to, response) => self.arrive_at_client(to, response)?,
             Event::Disconnected { client, link } => self.disconnected(client, link),
             Event::Wake(client) => self.wake(client),
+            Event::Sick(event) => self.sick_event(event)?,
         }
         self.notice_reachable();
         self.let_quorum_go_on()?;
@@ -441,6 +481,7 @@ impl Cluster {
         let now = self.moment_of(leader);
         let Some(broker) = &mut self.members[leader].broker else { return Ok(()) };
         let answer = broker.serve(id_of(from.broker), frame, now)?;
+        self.fetched(leader, from.broker);
         self.send_message(leader, from.broker, Body::Fetched(from, number, answer));
         Ok(())
     }
@@ -477,7 +518,7 @@ impl Cluster {
         let scheduled = &mut self.members[process.broker].sync_scheduled;
         scheduled.take_if(|scheduled| *scheduled == urgency);
         if any {
-            let delay = self.random.i64(0..self.plan.sync_ms_max);
+            let delay = self.random.i64(0..self.sync_ms_max(process.broker));
             self.schedule(delay, Event::RunSync(process));
         }
     }
@@ -486,7 +527,7 @@ impl Cluster {
         let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         let Some(broker) = self.running(process) else { return };
         if broker.run_sync(now, clock) {
-            let delay = self.random.i64(0..self.plan.sync_ms_max);
+            let delay = self.random.i64(0..self.sync_ms_max(process.broker));
             self.schedule(delay, Event::RunSync(process));
         }
     }

@@ -26,6 +26,10 @@ pub(super) enum Body {
     AskEnds(Process, u64, Vec<u8>),
     /// The answer, and the request.
     Ends(Process, u64, Vec<u8>, Vec<u8>),
+    /// A probe of the active controller, and the time at which it was sent.
+    Probe(Process, Timestamp, Vec<u8>),
+    /// The report to the probe that was sent at this time.
+    Probed(Timestamp, Vec<u8>),
 }
 
 /// Which ways are cut, and until when.
@@ -33,7 +37,7 @@ pub(super) enum Body {
 pub(super) struct Cuts(BTreeMap<(usize, usize), Timestamp>);
 
 impl Cuts {
-    fn cut(&mut self, from: usize, to: usize, until: Timestamp) {
+    pub(super) fn cut(&mut self, from: usize, to: usize, until: Timestamp) {
         let known = self.0.entry((from, to)).or_insert(until);
         *known = until.max(*known);
     }
@@ -58,7 +62,8 @@ impl Cluster {
         if from == to {
             return self.schedule_soon(Event::Arrive { from, to, body });
         }
-        if self.is_lost() {
+        let is_of_quorum = matches!(body, Body::Quorum(_));
+        if self.is_lost() || is_of_quorum && self.lacks_quorum() {
             return;
         }
         // A connection doubles nothing; who asks again, or sends on two connections, does.
@@ -104,6 +109,14 @@ impl Cluster {
             Body::Ends(process, term, request, answer) => self
                 .take_ends(to, process, term, &request, &answer)
                 .map_err(|error| error.to_string()),
+            Body::Probe(process, sent_at, request) => {
+                self.probed(to, process, sent_at, &request);
+                Ok(())
+            }
+            Body::Probed(sent_at, report) => {
+                self.probe_answered(to, from, sent_at, &report);
+                Ok(())
+            }
         };
         read.map_err(|error| {
             (Invariant::MessagesAreRead, format!("what {from} sent to {to}: {error}"))

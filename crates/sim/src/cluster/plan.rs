@@ -3,6 +3,9 @@
 use fastrand::Rng;
 use model::Durability;
 
+/// Time after which a follower that lacks records leaves the ISR, in milliseconds.
+pub(super) const LAG_MS: u64 = 250;
+
 /// The shape of one run with several brokers.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
@@ -48,6 +51,8 @@ pub struct ClusterPlan {
     pub cut_every_ms: i64,
     /// The mean time between two pauses of a broker; 0 for none.
     pub pause_every_ms: i64,
+    /// Time after which a follower that lacks records leaves the ISR, in milliseconds.
+    pub lag_ms: u64,
     /// The longest that a broker takes to act upon what is decided, in milliseconds.
     pub image_ms_max: i64,
     /// Whether a clean stop begins with asking the controller to move leaders away (KIP-841).
@@ -97,6 +102,7 @@ impl ClusterPlan {
             doubled_per_mille: [0, 10, 60][random.usize(0..3)],
             cut_every_ms: [0, 300, 1_000][random.usize(0..3)],
             pause_every_ms: [0, 300, 1_000][random.usize(0..3)],
+            lag_ms: LAG_MS,
             image_ms_max: [8, 8, 400][random.usize(0..3)],
             controlled_shutdown: version > 0 && random.bool(),
             configure_every_ms: match losses_per_mille {

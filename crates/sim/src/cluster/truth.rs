@@ -82,6 +82,11 @@ impl Truth {
         (first != member).then_some(first)
     }
 
+    /// The member that led the metadata log before this term.
+    pub(super) fn former(&self, term: u64) -> Option<usize> {
+        self.controllers.range(..term).next_back().map(|(_, member)| *member)
+    }
+
     /// A batch is in a log: it is the one that ever was there in this leader epoch (R2).
     fn saw(&mut self, at: PartitionId, header: &BatchHeader) -> Result<(), Broken> {
         let key = (at, header.leader_epoch, header.base_offset);
@@ -115,6 +120,7 @@ impl Cluster {
                 let (old, new) = (of(&before), of(&self.truth.image));
                 self.trace.note(self.now, format_args!("{at}: {new:?}"));
                 self.check_change(at, &old, &new, entry)?;
+                self.check_sick_change(at, &old, &new, entry)?;
             }
         }
         self.notice_pending();
