@@ -1,4 +1,5 @@
-//! A disk that knows the age of its oldest unfinished write or sync, for each log directory.
+//! A disk that knows the age of its oldest unfinished write or sync, for each log directory. The creation of a file or folder
+//! counts as a write.
 //!
 //! A device that hangs ends no operation and reports no error. The age is readable without a lock and without the device.
 //! Files of a compaction are not counted: syncing them takes long on a healthy device, and no request waits for them.
@@ -59,21 +60,32 @@ impl OperationAges {
         self.opened_at.elapsed().saturating_sub(ended_at)
     }
 
-    /// Counts an operation until the result is dropped.
+    /// Counts an operation until the result is dropped. Its end shows that the device works.
     fn begin(&self) -> UnfinishedOperation<'_> {
+        self.count(true)
+    }
+
+    /// Counts an operation that may end without the device, such as the creation of a file.
+    fn begin_cached(&self) -> UnfinishedOperation<'_> {
+        self.count(false)
+    }
+
+    fn count(&self, is_proof: bool) -> UnfinishedOperation<'_> {
         let now = self.opened_at.elapsed().as_micros() as u64 + 1;
         let first = FIRST_SLOT.get();
         let slots = (0..SLOTS).map(|at| &self.slots[(first + at) % SLOTS]);
         let take = |slot: &&AtomicU64| {
             slot.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        UnfinishedOperation { ages: self, slot: slots.into_iter().find(take) }
+        UnfinishedOperation { ages: self, slot: slots.into_iter().find(take), is_proof }
     }
 }
 
 struct UnfinishedOperation<'a> {
     ages: &'a OperationAges,
     slot: Option<&'a AtomicU64>,
+    /// Whether its end counts as the end of an operation on the device.
+    is_proof: bool,
 }
 
 impl Drop for UnfinishedOperation<'_> {
@@ -81,8 +93,10 @@ impl Drop for UnfinishedOperation<'_> {
         if let Some(slot) = self.slot {
             slot.store(0, Ordering::Relaxed);
         }
-        let now = self.ages.opened_at.elapsed().as_micros() as u64;
-        self.ages.ended_at.store(now, Ordering::Relaxed);
+        if self.is_proof {
+            let now = self.ages.opened_at.elapsed().as_micros() as u64;
+            self.ages.ended_at.store(now, Ordering::Relaxed);
+        }
     }
 }
 
@@ -119,6 +133,10 @@ impl TimedDisk {
         self.ages_of(path).map(|ages| ages.begin())
     }
 
+    fn begin_cached(&self, path: &Path) -> Option<UnfinishedOperation<'_>> {
+        self.ages_of(path).map(|ages| ages.begin_cached())
+    }
+
     fn timed(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         match self.ages_of(path) {
             Some(ages) => Arc::new(TimedFile { file, ages: Arc::clone(ages) }),
@@ -129,10 +147,12 @@ impl TimedDisk {
 
 impl Disk for TimedDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let _operation = self.begin_cached(path);
         Ok(self.timed(path, self.disk.open(path, mode)?))
     }
 
     fn open_essential(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let _operation = self.begin_cached(path);
         Ok(self.timed(path, self.disk.open_essential(path, mode)?))
     }
 
@@ -153,10 +173,12 @@ impl Disk for TimedDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let _operation = self.begin_cached(dir);
         self.disk.create_dir_all(dir)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _operation = self.begin_cached(to);
         self.disk.rename(from, to)
     }
 
@@ -173,6 +195,7 @@ impl Disk for TimedDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let _operation = self.begin_cached(dir);
         self.disk.sync_dir(dir)
     }
 
@@ -212,6 +235,7 @@ impl DiskFile for TimedFile {
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
+        let _operation = self.ages.begin_cached();
         self.file.truncate(size)
     }
 
@@ -221,6 +245,7 @@ impl DiskFile for TimedFile {
     }
 
     fn preallocate(&self, from: u64, bytes: u64) -> io::Result<()> {
+        let _operation = self.ages.begin_cached();
         self.file.preallocate(from, bytes)
     }
 
@@ -270,5 +295,19 @@ mod tests {
         assert!(is_of("/a/t-0/0.log", "/a") && is_of("/b/t-0/0.log", "/b"));
         assert!(disk.ages_of(Path::new("/ab/t-0/0.log")).is_none());
         assert!(disk.ages_of(Path::new("/a/t-0/0.log.cleaned")).is_none());
+    }
+
+    #[test]
+    fn a_creation_is_counted_and_proves_nothing() {
+        let ages = OperationAges::default();
+        let creation = ages.begin_cached();
+        while ages.oldest() < Duration::from_millis(2) {
+            std::thread::yield_now();
+        }
+        drop(creation);
+        assert_eq!(ages.oldest(), Duration::ZERO);
+        assert_eq!(ages.ended_at.load(Ordering::Relaxed), 0, "no operation of the device ended");
+        drop(ages.begin());
+        assert!(ages.ended_at.load(Ordering::Relaxed) > 0);
     }
 }
