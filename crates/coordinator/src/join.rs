@@ -59,7 +59,7 @@ impl Shard {
         if !allowed.contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
         }
-        // What a record cannot hold must not get into a group.
+        // A record of the group holds strings of at most `STRING_BYTES_MAX` bytes.
         let front = request.instance.as_ref().map_or(&*request.client_id, |own| own.as_str());
         let names = request.protocols.iter().map(|protocol| &*protocol.name);
         let texts = [&*request.protocol_type, &*request.client_host, &*request.client_id];

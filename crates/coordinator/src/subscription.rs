@@ -9,9 +9,9 @@ use crate::records::{Reader, RecordError};
 /// The protocol type whose subscriptions the coordinator understands.
 pub(crate) const PROTOCOL_TYPE_CONSUMER: &str = "consumer";
 
-/// Visits the topics of a subscription. All versions begin with them, and later ones may only add fields
-/// behind, so what follows is not looked at. No set of the topics is built: it would take twenty times as
-/// much memory as a subscription of short names.
+/// Visits the topics of a subscription. Every version begins with them, and later versions only append
+/// fields, so the rest is not parsed. No set of topics is built: it would take twenty times the memory of a
+/// subscription with short names.
 pub(crate) fn visit_subscribed_topics(
     metadata: &[u8],
     mut visit: impl FnMut(Arc<str>),

@@ -110,7 +110,7 @@ impl Shard {
         loans: RecordLoans,
     ) {
         if let Some(group) = self.groups.get_mut(id) {
-            // The record is kept whether the generation goes on or not.
+            // The record is kept even if the generation ends.
             (group.lent, group.recorded) = (loans.assignments, loans.members);
         }
         if !self.groups.get(id).is_some_and(|group| group.awaits_assignment(generation_id)) {

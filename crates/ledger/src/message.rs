@@ -690,7 +690,7 @@ mod tests {
                 false => Reply::decode(bytes).err(),
             };
             assert!(read(&bytes).is_none());
-            // Of a piece the bytes have no end of their own: its checksum finds what was added.
+            // A piece has no length of its own; its checksum detects appended bytes.
             if bytes[1] != 5 {
                 bytes.push(0);
                 assert!(matches!(read(&bytes), Some(MessageError::Field(_))), "{}", hex(&bytes));

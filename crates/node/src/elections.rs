@@ -165,7 +165,7 @@ impl Elections {
         (!partitions.is_empty()).then_some(ElectByEnds { partitions })
     }
 
-    /// What was proposed may not be decided: it is proposed again.
+    /// A proposed election may stay undecided, so it is proposed again.
     pub fn propose_again(&mut self) {
         self.open.values_mut().for_each(|election| election.is_proposed = false);
     }

@@ -7,7 +7,8 @@
 //! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
 //! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
 //! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
-//! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]) and [`standstill`] (who has itself fenced).
+//! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]) and [`standstill`] (brokers that request
+//! their own fencing).
 
 pub mod answering;
 pub mod disks;

@@ -164,7 +164,7 @@ impl Elector {
                 false => call(&links, who.broker, &partitions).await,
             };
             let ends = answer.filter(|(by, _)| *by == who).map(|(_, ends)| ends);
-            // Nobody receives it when the node stops.
+            // The receiver is gone when the node stops.
             let _ = sender.send(Answered { leadership, who, partitions, ends });
         });
     }

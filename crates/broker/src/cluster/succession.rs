@@ -14,18 +14,18 @@ use tokio::time::{Instant, sleep};
 
 use super::watching::Watching;
 
-/// How long a broken connection has to show which process is behind the address.
+/// Time after a broken connection for a new one to identify the process at the address.
 const REDIAL_MAX: Duration = Duration::from_secs(1);
-/// The pause between two looks at a link.
+/// Pause between two checks of a link.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a link shows of a registered process.
+/// State of a registered process, by its link.
 enum Registered {
     /// The link is up, and the session lasts.
     Alive,
     /// The connection broke a moment ago, and is being dialed again.
     Unknown,
-    /// Another process is behind the address, the address refuses, or the session is over.
+    /// Another process answers at the address, the address refuses, or the session is over.
     Ended,
 }
 

@@ -42,9 +42,8 @@ impl Groups {
         held.ok()
     }
 
-    /// Ids that nobody has joined with go first, the oldest before others; then groups without members and offsets;
-    /// then idle members of the address itself; then, for an address within its fair share, members of addresses
-    /// above theirs, those first that were silent for longest.
+    /// Evicts in this order: pending members, oldest first; groups without members and offsets; idle members of the same
+    /// address; then, for an address within its fair share, members of addresses above their share, longest silent first.
     fn make_room(&self, owner: Owner, short: PoolShortage) {
         let pool = &self.memory.members;
         let is_due = short.is_within_share || pool.may_seek_idle(Instant::now());

@@ -122,7 +122,8 @@ impl Logs {
         }
     }
 
-    /// Makes the essential ballast in `folder`, or what is missing of it, if the volume has room. Failing to is no failure.
+    /// Fills the essential ballast in `folder` up to its size, if the volume has three times that free. An error is logged only:
+    /// the directory serves without ballast.
     pub(super) fn fill_essential_ballast(&self, folder: &Path) {
         let Ok((total, free)) = volume_bytes(folder) else { return };
         let bytes = EssentialBallast::bytes(total as u64);

@@ -217,7 +217,7 @@ impl Outbox {
                 self.sent += sent;
                 *count -= sent;
                 let left = *count as u64;
-                // Moving the rest costs no more than sending what goes.
+                // The unsent rest is at most as long as the sent part, so moving it costs less than sending did.
                 if self.sent > RETAINED_BYTES_MAX && self.sent >= self.bytes.len() / 2 {
                     self.bytes.drain(..self.sent);
                     self.sent = 0;

@@ -59,7 +59,7 @@ pub struct VolumeFacts {
     pub free_bytes: i64,
     /// Age of the oldest unfinished write or sync.
     pub oldest_operation: Duration,
-    /// Whether an operation hangs or there is no room: other brokers replace the replicas here.
+    /// Whether a write or sync hangs or the volume is full. Other brokers then replace the replicas in this directory.
     pub is_sick: bool,
 }
 

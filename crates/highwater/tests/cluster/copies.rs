@@ -1,4 +1,4 @@
-//! Log directories that are copied while their brokers run, and put back.
+//! Log directories that are copied while their brokers run, and restored.
 
 use super::lost_disks::{NOT_DATA, Started};
 use super::replication::{
@@ -6,14 +6,14 @@ use super::replication::{
 };
 use super::*;
 
-/// The metadata's folder, which is not put back here: what a voter has promised must not be forgotten.
+/// Folder of the metadata log. The test never restores it: a voter must not forget its vote.
 const METADATA: &str = "__cluster_metadata-0";
 
 fn is_data(name: &std::ffi::OsStr) -> bool {
     name != METADATA && NOT_DATA.iter().all(|other| name != *other)
 }
 
-/// Copies what a broker stores while it runs. A file that goes meanwhile is left out.
+/// Copies the data of a running broker. A file that disappears meanwhile is left out.
 fn copy_running(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -27,7 +27,7 @@ fn copy_running(from: &Path, to: &Path) {
     }
 }
 
-/// Puts a copy in the place of what a stopped broker has stored.
+/// Replaces the data of a stopped broker by a copy.
 fn put_back(copy: &Path, folder: &str) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();

@@ -171,8 +171,8 @@ pub(super) struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Reads it; the reason if it is not what was written under its name. Fails if a newer release wrote it: such a file is
-    /// not damaged.
+    /// Reads the snapshot. The inner error is the reason for which the file counts as damaged. The outer error also covers a
+    /// file of a newer release, which is not damaged.
     pub(super) fn load(&self, disk: &dyn Disk) -> io::Result<Result<Applied, String>> {
         let bytes = disk.read(&self.path)?;
         let decoded = Applied::decode(&bytes);

@@ -129,7 +129,7 @@ pub(super) fn plan(seed: u64) -> (ClusterPlan, Sick) {
         CutOff, Deaf, NoQuorum,
     ];
     let sickness = kinds[random.usize(0..kinds.len())];
-    // A deaf voter stands for election again and again: the simulated quorum has no pre-vote, as the product's has.
+    // A deaf voter starts elections without end: the simulated quorum lacks the pre-vote that the product has.
     let brokers = if sickness == Deaf || random.bool() { 4 } else { 3 };
     let lasts = match sickness {
         NoQuorum => NO_QUORUM_MS,
