@@ -21,6 +21,9 @@ use crate::{highwater, test_programs, tidy};
 /// Fuzzing computes all the time and waits for nothing: it gets what the other lanes leave of the processors.
 const FUZZ_NICENESS: &str = "10";
 
+/// The lines of a failed step that the last words of the run repeat: the output of other steps follows the step's own.
+const REPEATED_LINES: usize = 60;
+
 /// How to check.
 #[derive(Args)]
 pub struct Arguments {
@@ -189,7 +192,7 @@ impl Environment {
             ended(&mut command).with_context(|| format!("cannot run {}", step.program))?;
         let seconds = began.elapsed().as_secs();
         println!("{said}\n== {}: {seconds} s", step.name);
-        ensure!(status.success(), "{} failed", step.name);
+        ensure!(status.success(), "{} failed:\n{}", step.name, last_lines(&said));
         Ok(())
     }
 }
@@ -204,6 +207,12 @@ fn ended(command: &mut Command) -> Result<(ExitStatus, String)> {
     words.rewind()?;
     words.read_to_end(&mut said)?;
     Ok((status, String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// The end of a step's output, at most `REPEATED_LINES` lines.
+fn last_lines(output: &str) -> &str {
+    let start = output.trim_end().rmatch_indices('\n').nth(REPEATED_LINES - 1);
+    &output[start.map_or(0, |(newline, _)| newline + 1)..]
 }
 
 fn run_step(step: &Step) -> Result<()> {
@@ -231,6 +240,14 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn the_end_of_an_output_has_its_last_lines() {
+        let lines: Vec<_> = (0..REPEATED_LINES + 5).map(|line| format!("{line}\n")).collect();
+        assert_eq!(last_lines(&lines.concat()), lines[5..].concat());
+        assert_eq!(last_lines("one\ntwo"), "one\ntwo");
+        assert_eq!(last_lines(""), "");
+    }
 
     #[test]
     fn a_command_has_ended_though_it_left_a_process_behind() {
