@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
+use crate::host::Host;
 use crate::process::{self, Guarded};
 use crate::scratch::{Scratch, Whose};
 use crate::{cache, download, ports};
@@ -252,7 +253,12 @@ pub fn source_program(source: &Path) -> Result<Command> {
 
 /// The JVM with these flags and Kafka's class path, up to but not including the main class.
 fn java(home: &Path, heap: &str, flags: &[&str], logging: &str) -> Command {
-    let mut java = process::command("java");
+    java_on(&Host::local(), home, heap, flags, logging)
+}
+
+/// As [`java`], on a host.
+fn java_on(host: &Host, home: &Path, heap: &str, flags: &[&str], logging: &str) -> Command {
+    let mut java = host.command("java");
     java.args(heap.split_whitespace()).args(flags);
     java.arg(format!("-Dlog4j2.configurationFile={}", home.join(logging).display()));
     java.arg("-cp").arg(format!("{}/*", home.join("lib").display()));
@@ -280,6 +286,7 @@ pub struct JavaRuntime {
 #[derive(Debug)]
 struct Node {
     process: Guarded,
+    host: Host,
     port: u16,
 }
 
@@ -302,6 +309,7 @@ pub fn start_sized(
     let own_ports = own_ports(&ports)?;
     let owned = || extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let plan = |(ports, own_port): (&(u16, u16), u16)| NodePlan {
+        host: Host::local(),
         client: ports.0,
         controller: ports.1,
         properties: owned().chain(own_listener(*ports, own_port, extra)).collect(),
@@ -313,6 +321,8 @@ pub fn start_sized(
 /// One node, before it is started.
 #[derive(Debug, Clone)]
 pub struct NodePlan {
+    /// Where the node runs.
+    pub host: Host,
     /// The port of its listener for clients, without TLS or logins.
     pub client: u16,
     /// The port of its controller.
@@ -325,18 +335,17 @@ pub struct NodePlan {
 pub fn start_planned(plans: &[NodePlan], java_runtime: JavaRuntime) -> Result<Brokers> {
     let home = install()?;
     let folder = Scratch::make(Whose::Kafkas)?;
-    let ports: Vec<(u16, u16)> = plans.iter().map(|plan| (plan.client, plan.controller)).collect();
     for (index, plan) in plans.iter().enumerate() {
         let node = folder.path().join(format!("node-{}", index + 1));
         fs::create_dir_all(&node)?;
-        let text = properties(&node, index, &ports, &plan.properties);
+        let text = properties(&node, index, plans);
         fs::write(node.join("server.properties"), text)?;
         storage::format(&home, &node, index + 1, &plan.properties)?;
     }
     let mut brokers = Brokers { nodes: Vec::new(), folder, java_runtime };
-    for (index, (port, _)) in ports.iter().enumerate() {
-        let process = start_node(&home, &brokers.node_folder(index), java_runtime)?;
-        brokers.nodes.push(Node { process, port: *port });
+    for (index, plan) in plans.iter().enumerate() {
+        let process = start_node(&home, &plan.host, &brokers.node_folder(index), java_runtime)?;
+        brokers.nodes.push(Node { process, host: plan.host.clone(), port: plan.client });
     }
     brokers.wait_until_serving()?;
     Ok(brokers)
@@ -390,21 +399,17 @@ fn at_port(properties: &str, before: u16, after: u16) -> String {
 
 /// The properties of the file that Kafka ships, but for addresses, the data folder and the internal
 /// topics' replication, which must fit the number of nodes.
-fn properties(
-    node: &Path,
-    index: usize,
-    ports: &[(u16, u16)],
-    extra: &[(String, String)],
-) -> String {
-    let voters: Vec<String> = ports
+fn properties(node: &Path, index: usize, plans: &[NodePlan]) -> String {
+    let voters: Vec<String> = plans
         .iter()
         .enumerate()
-        .map(|(i, (_, controller))| format!("{}@127.0.0.1:{controller}", i + 1))
+        .map(|(i, plan)| format!("{}@{}:{}", i + 1, plan.host.address, plan.controller))
         .collect();
-    let (client, controller) = ports[index];
-    let replicas = ports.len().min(3);
+    let NodePlan { host, client, controller, properties: extra } = &plans[index];
+    let address = host.address;
+    let replicas = plans.len().min(3);
     let min_isr = replicas.saturating_sub(1).max(1);
-    let listeners = format!("PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}");
+    let listeners = format!("PLAINTEXT://{address}:{client},CONTROLLER://{address}:{controller}");
     let mut text = format!(
         "process.roles=broker,controller
 node.id={id}
@@ -441,16 +446,22 @@ log.retention.check.interval.ms=300000
     text
 }
 
-fn start_node(home: &Path, node: &Path, java_runtime: JavaRuntime) -> Result<Guarded> {
+fn start_node(home: &Path, host: &Host, node: &Path, java_runtime: JavaRuntime) -> Result<Guarded> {
     let archive = if java_runtime.class_archive { classes::archive(home) } else { None };
     let flag = archive.map(|archive| format!("-XX:SharedArchiveFile={}", archive.display()));
-    spawn_node(home, node, java_runtime.heap_mib, flag)
+    spawn_node(home, host, node, java_runtime.heap_mib, flag)
 }
 
-fn spawn_node(home: &Path, node: &Path, heap_mib: u32, flag: Option<String>) -> Result<Guarded> {
+fn spawn_node(
+    home: &Path,
+    host: &Host,
+    node: &Path,
+    heap_mib: u32,
+    flag: Option<String>,
+) -> Result<Guarded> {
     let heap = std::env::var("KAFKA_BROKER_HEAP_OPTS")
         .unwrap_or_else(|_| format!("-Xmx{heap_mib}m -Xms{heap_mib}m"));
-    let mut java = java(home, &heap, &JVM, "broker.properties");
+    let mut java = java_on(host, home, &heap, &JVM, "broker.properties");
     java.args(flag);
     java.arg(format!("-Dkafka.logs.dir={}", node.display()));
     java.arg("kafka.Kafka").arg(node.join("server.properties"));
@@ -472,8 +483,13 @@ impl Brokers {
     /// `host:port,…` for clients.
     #[must_use]
     pub fn bootstrap(&self) -> String {
-        let address = |node: &Node| format!("127.0.0.1:{}", node.port);
-        self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
+        (0..self.nodes.len()).map(|index| self.address(index)).collect::<Vec<_>>().join(",")
+    }
+
+    /// `host:port` of node `index`, counted from 0.
+    #[must_use]
+    pub fn address(&self, index: usize) -> String {
+        format!("{}:{}", self.nodes[index].host.address, self.nodes[index].port)
     }
 
     /// Process ids in the order of node ids.
@@ -519,7 +535,8 @@ impl Brokers {
         self.nodes[index].process.stop(STOP_LIMIT)?;
         let node = self.node_folder(index);
         fs::remove_file(node.join("server.log"))?;
-        self.nodes[index].process = start_node(&install()?, &node, self.java_runtime)?;
+        self.nodes[index].process =
+            start_node(&install()?, &self.nodes[index].host, &node, self.java_runtime)?;
         Ok(())
     }
 
@@ -581,6 +598,11 @@ fn last_lines(log: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn plan(client: u16, controller: u16, properties: &[(&str, &str)]) -> NodePlan {
+        let owned = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        NodePlan { host: Host::local(), client, controller, properties: owned.collect() }
+    }
+
     #[test]
     fn chosen_ports_are_all_different() {
         let chosen = ports(3, None).unwrap();
@@ -599,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_node_that_moves_is_told_so_in_both_places_and_keeps_its_controllers_port() {
-        let before = properties(Path::new("/x"), 0, &[(71, 711)], &[]);
+        let before = properties(Path::new("/x"), 0, &[plan(71, 711, &[])]);
         let after = at_port(&before, 71, 80);
         let listeners = "listeners=PLAINTEXT://127.0.0.1:80,CONTROLLER://127.0.0.1:711\n";
         assert_eq!(after.matches(listeners).count(), 2, "{after}");
@@ -608,8 +630,7 @@ mod tests {
 
     #[test]
     fn extra_properties_come_last_so_that_they_win() {
-        let extra = [("num.partitions".to_owned(), "7".to_owned())];
-        let text = properties(Path::new("/x"), 0, &[(1, 2)], &extra);
+        let text = properties(Path::new("/x"), 0, &[plan(1, 2, &[("num.partitions", "7")])]);
         assert!(text.rfind("num.partitions=7") > text.rfind("num.partitions=1"));
         assert!(text.contains("controller.quorum.voters=1@127.0.0.1:2\n"));
     }

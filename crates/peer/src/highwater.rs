@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::host::Host;
 use crate::ports;
-use crate::process::{self, Guarded};
+use crate::process::Guarded;
 
 mod cluster;
 mod front;
@@ -32,12 +33,13 @@ pub struct Server {
     process: Guarded,
     address: SocketAddr,
     log: PathBuf,
-    start: Start,
+    start: Box<Start>,
 }
 
 /// What a broker is started with, to start it again.
 #[derive(Debug)]
 struct Start {
+    host: Host,
     binary: PathBuf,
     data: PathBuf,
     listeners: String,
@@ -60,7 +62,8 @@ pub fn free_port() -> Result<u16> {
 /// given that very port for its own end, and be connected to itself (RFC 9293, simultaneous open).
 pub fn start(binary: &Path, data: &Path, port: u16, settings: &[(&str, &str)]) -> Result<Server> {
     let listeners = format!("PLAINTEXT://127.0.0.1:{port}");
-    let (mut server, written) = spawn(binary, data, port, &listeners, settings)?;
+    let start = Start::new(&Host::local(), binary, data, &listeners, settings);
+    let (mut server, written) = spawn(start, port)?;
     server.wait_until_listening(written)?;
     Ok(server)
 }
@@ -83,24 +86,25 @@ pub fn start_cluster(
 }
 
 /// The process, and how much its output had before it.
-fn spawn(
-    binary: &Path,
-    data: &Path,
-    port: u16,
-    listeners: &str,
-    settings: &[(&str, &str)],
-) -> Result<(Server, u64)> {
-    let start = Start::new(binary, data, listeners, settings);
-    let log = data.with_extension("log");
+fn spawn(start: Start, port: u16) -> Result<(Server, u64)> {
+    let log = start.data.with_extension("log");
     let (process, written) = start.process(&log)?;
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let address = SocketAddr::from((start.host.address, port));
+    let start = Box::new(start);
     Ok((Server { process, address, log, start }, written))
 }
 
 impl Start {
-    fn new(binary: &Path, data: &Path, listeners: &str, settings: &[(&str, &str)]) -> Start {
+    fn new(
+        host: &Host,
+        binary: &Path,
+        data: &Path,
+        listeners: &str,
+        settings: &[(&str, &str)],
+    ) -> Start {
         let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Start {
+            host: host.clone(),
             binary: binary.to_owned(),
             data: data.to_owned(),
             listeners: listeners.to_owned(),
@@ -110,7 +114,7 @@ impl Start {
 
     /// The command without its standard streams.
     fn command(&self) -> Command {
-        let mut command = process::command(&self.binary);
+        let mut command = self.host.command(&self.binary);
         command.arg("start").arg("--data-dir").arg(&self.data);
         command.args(["--set", &format!("listeners={}", self.listeners)]);
         command.args(["--set", "http.listener=", "--set", "gateway.listener="]);

@@ -6,6 +6,7 @@ pub mod apt;
 pub mod cache;
 pub mod download;
 pub mod highwater;
+pub mod host;
 pub mod memory;
 pub mod ports;
 pub mod process;

@@ -80,7 +80,7 @@ pub fn wait_until(
 }
 
 /// Leader and in-sync replicas of each partition.
-async fn states(address: &str, lines: &[Line]) -> Result<Vec<(Line, i32, Vec<i32>)>> {
+pub async fn states(address: &str, lines: &[Line]) -> Result<Vec<(Line, i32, Vec<i32>)>> {
     let connection = requests::connect(address).await?;
     let metadata = requests::metadata(&connection).await?;
     let state = |line: &Line| {

@@ -67,6 +67,7 @@ impl Protected {
             })
             .collect();
         let plan = |ports: &Ports| NodePlan {
+            host: peer::host::Host::local(),
             client: ports.open,
             controller: ports.controller,
             properties: settings(folder, ports),

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    JVM, START_LIMIT, VERSION, last_lines, ports, properties, runtime, spawn_node, storage,
-    wait_until_serving,
+    JVM, NodePlan, START_LIMIT, VERSION, last_lines, ports, properties, runtime, spawn_node,
+    storage, wait_until_serving,
 };
 use crate::cache;
+use crate::host::Host;
 
 /// Name of the archive in its folder.
 const FILE: &str = "classes.jsa";
@@ -49,12 +50,13 @@ fn folder(home: &Path) -> Result<PathBuf> {
 /// Lets a broker start, serve and end.
 fn make(home: &Path, fresh: &Path) -> Result<()> {
     eprintln!("archiving the classes of Apache Kafka {VERSION}, once …");
-    let ports = ports(1, None)?;
-    fs::write(fresh.join("server.properties"), properties(fresh, 0, &ports, &[]))?;
+    let (client, controller) = ports(1, None)?[0];
+    let plan = NodePlan { host: Host::local(), client, controller, properties: Vec::new() };
+    fs::write(fresh.join("server.properties"), properties(fresh, 0, &[plan]))?;
     storage::format(home, fresh, 1, &[])?;
     let (archive, log) = (fresh.join(FILE), fresh.join("server.log"));
     let flag = format!("-XX:ArchiveClassesAtExit={}", archive.display());
-    let mut broker = spawn_node(home, fresh, HEAP_MIB, Some(flag))?;
+    let mut broker = spawn_node(home, &Host::local(), fresh, HEAP_MIB, Some(flag))?;
     wait_until_serving(&mut broker, &log, Instant::now() + START_LIMIT)?;
     broker.signal(rustix::process::Signal::TERM);
     let ended = broker.wait(END_LIMIT)?;

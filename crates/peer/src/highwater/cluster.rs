@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 
 use super::{STOP_LIMIT, Server, Start, spawn};
+use crate::host::Host;
 use crate::ports;
 use crate::process::{self, Outcome};
 
@@ -30,6 +31,7 @@ fn own_listener<'a>(settings: &[(&str, &'a str)]) -> Option<&'a str> {
 /// One broker: how it is started, and the process while there is one.
 #[derive(Debug)]
 struct Node {
+    host: Host,
     /// The program of the next start.
     binary: PathBuf,
     data: PathBuf,
@@ -42,8 +44,10 @@ struct Node {
 }
 
 impl Node {
-    fn settings(&self) -> Vec<(&str, &str)> {
-        self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    fn start(&self) -> Start {
+        let settings: Vec<(&str, &str)> =
+            self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        Start::new(&self.host, &self.binary, &self.data, &self.listeners, &settings)
     }
 }
 
@@ -54,6 +58,23 @@ impl Cluster {
     /// # Errors
     /// No port can be bound.
     pub fn new(binary: &Path, folders: &[PathBuf], settings: &[(&str, &str)]) -> Result<Cluster> {
+        let hosts = vec![Host::local(); folders.len()];
+        Cluster::on_hosts(binary, folders, &hosts, settings)
+    }
+
+    /// As [`Cluster::new`], each broker on the host of the same index.
+    ///
+    /// # Errors
+    /// No port can be bound.
+    ///
+    /// # Panics
+    /// If there are fewer hosts than folders.
+    pub fn on_hosts(
+        binary: &Path,
+        folders: &[PathBuf],
+        hosts: &[Host],
+        settings: &[(&str, &str)],
+    ) -> Result<Cluster> {
         let count = folders.len();
         let voters = count.min(3);
         let own_listener = own_listener(settings);
@@ -62,21 +83,21 @@ impl Cluster {
         let (of_clients, others) = ports.split_at(count);
         let (of_voters, of_brokers) = others.split_at(voters);
         let listed = of_voters.iter().enumerate();
-        let listed = listed.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
+        let listed = listed.map(|(at, port)| format!("{}@{}:{port}", at + 1, hosts[at].address));
         let quorum = listed.collect::<Vec<_>>().join(",");
         let node = |(at, data): (usize, &PathBuf)| {
-            let port = of_clients[at];
-            let mut listeners = format!("PLAINTEXT://127.0.0.1:{port}");
+            let (port, host) = (of_clients[at], hosts[at].clone());
+            let mut listeners = format!("PLAINTEXT://{}:{port}", host.address);
             let roles = match of_voters.get(at) {
                 Some(controller) => {
-                    listeners += &format!(",CONTROLLER://127.0.0.1:{controller}");
+                    listeners += &format!(",CONTROLLER://{}:{controller}", host.address);
                     "broker,controller"
                 }
                 None => "broker",
             };
             let mut protocols = String::from("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT");
             if let (Some(name), Some(port)) = (own_listener, of_brokers.get(at)) {
-                listeners += &format!(",{name}://127.0.0.1:{port}");
+                listeners += &format!(",{name}://{}:{port}", host.address);
                 protocols += &format!(",{name}:PLAINTEXT");
             }
             let id = (at + 1).to_string();
@@ -93,7 +114,7 @@ impl Cluster {
             let settings = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let settings = settings.collect();
             let (binary, data) = (binary.to_owned(), data.clone());
-            Node { binary, data, port, listeners, settings, running: None, written: 0 }
+            Node { host, binary, data, port, listeners, settings, running: None, written: 0 }
         };
         let nodes = folders.iter().enumerate().map(node).collect();
         Ok(Cluster { nodes })
@@ -120,14 +141,14 @@ impl Cluster {
     /// `host:port,…` for clients.
     #[must_use]
     pub fn bootstrap(&self) -> String {
-        let address = |node: &Node| format!("127.0.0.1:{}", node.port);
+        let address = |node: &Node| format!("{}:{}", node.host.address, node.port);
         self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
     /// `host:port` of one broker; `index` counts from 0.
     #[must_use]
     pub fn address(&self, index: usize) -> String {
-        format!("127.0.0.1:{}", self.nodes[index].port)
+        format!("{}:{}", self.nodes[index].host.address, self.nodes[index].port)
     }
 
     /// The data folder of one broker.
@@ -162,9 +183,7 @@ impl Cluster {
     /// The program cannot be run.
     pub fn spawn(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        let settings = node.settings();
-        let (server, written) =
-            spawn(&node.binary, &node.data, node.port, &node.listeners, &settings)?;
+        let (server, written) = spawn(node.start(), node.port)?;
         (node.running, node.written) = (Some(server), written);
         Ok(())
     }
@@ -202,8 +221,7 @@ impl Cluster {
     /// The program cannot be run.
     pub fn run_to_end(&self, index: usize, limit: Duration) -> Result<Outcome> {
         let node = &self.nodes[index];
-        let start = Start::new(&node.binary, &node.data, &node.listeners, &node.settings());
-        process::run(&mut start.command(), None, limit)
+        process::run(&mut node.start().command(), None, limit)
     }
 
     /// The first broker that has ended by itself, with the end of what it wrote.
