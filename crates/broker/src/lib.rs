@@ -29,6 +29,7 @@ mod replicas;
 mod roles;
 mod server;
 mod start;
+mod start_error;
 pub mod stopped;
 pub mod telemetry;
 mod topics;
@@ -36,4 +37,5 @@ mod vital;
 
 pub use handlers::{Advertised, advertised};
 pub use log_levels::{LEVELS, LogLevels, ROOT};
-pub use start::{RunningBroker, StartError, start};
+pub use start::{RunningBroker, start};
+pub use start_error::{BrokerFailure, StartError};

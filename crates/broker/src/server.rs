@@ -203,6 +203,13 @@ impl Server {
         self.clock.expiry_now()
     }
 
+    /// Has the journals note the state of the metadata folder.
+    pub fn note_metadata(&self) {
+        if let Some(note) = self.quorum.metadata_note() {
+            self.logs.note_metadata(note);
+        }
+    }
+
     /// Syncs a partition on this data thread, which serves this connection and no other, if that is cheaper than to have it
     /// synced. Whether it did.
     pub fn sync_here(&self, partition: &Arc<Partition>) -> bool {

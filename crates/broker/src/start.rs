@@ -29,7 +29,7 @@ use metadata::decide::{
 };
 use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
-use metadata::{ClusterImage, ControllerSettings, Refusal, Request, Response};
+use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
@@ -72,6 +72,7 @@ use crate::producer_ids::ProducerIds;
 use crate::replicas;
 use crate::roles::Roles;
 use crate::server::{Limits, Server};
+use crate::start_error::{BrokerFailure, StartError, not_a_member};
 use crate::telemetry;
 use crate::topics::TopicTable;
 use crate::vital;
@@ -89,42 +90,6 @@ const MIN_INSYNC_OF_SEVERAL: &str = "2";
 
 /// Where the quorum keeps its log, within a log directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
-
-/// Why a broker did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The log directories cannot be used.
-    #[error(transparent)]
-    Logs(#[from] LogsError),
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Bind {
-        /// The address.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The address of metrics and health cannot be listened on.
-    #[error("cannot listen on {address} for metrics and health: {source}")]
-    BindHttp {
-        /// The address.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The metadata quorum did not start.
-    #[error(transparent)]
-    Quorum(#[from] QuorumError),
-    /// The broker could not join the cluster.
-    #[error("the broker cannot join the cluster: {0}")]
-    NotJoined(String),
-    /// The controller does not want this broker.
-    #[error("the controller refuses this broker: {}: {}", .0.error, .0.message)]
-    Refused(Refusal),
-    /// Threads cannot be started.
-    #[error("cannot start threads: {0}")]
-    Threads(io::Error),
-}
 
 /// A broker that serves.
 pub struct RunningBroker {
@@ -180,8 +145,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         Some(links) => Arc::new(links.transport()),
         None => Arc::new(NoTransport),
     };
-    let quorum = Quorum::start(quorum_config(&config, &cluster_id), disk, transport);
-    let quorum = Arc::new(quorum.await?);
+    let quorum_config =
+        QuorumConfig { notes: logs.metadata_notes(), ..quorum_config(&config, &cluster_id) };
+    let quorum = Arc::new(Quorum::start(quorum_config, disk, transport).await?);
     let (controller, broker_epoch) = match &links {
         None => {
             logs.settle_mended(|_| false)?;
@@ -221,6 +187,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let inter_broker = inter_broker.map(|(_, socket, _)| socket);
             let joined = tokio::select! {
                 joined = joining => joined?,
+                cause = quorum.failed() => return Err(not_a_member(&config, &quorum, cause).await),
                 never = links.accept_nodes(inter_broker) => match never {},
             };
             let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
@@ -235,6 +202,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     };
     logs.note_joined(incarnation).map_err(LogsError::from)?;
     logs.raise_levels(&quorum.image());
+    if let Some(note) = quorum.metadata_note() {
+        logs.note_metadata(note);
+    }
     let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
@@ -724,9 +694,10 @@ impl RunningBroker {
         self.beside.add(source);
     }
 
-    /// Waits until this broker cannot go on, and says why: the metadata quorum failed on this node, as when its
-    /// disk does, or another process has taken its place. Whoever runs the broker ends it then.
-    pub async fn failed(&self) -> String {
+    /// Waits until this broker cannot go on, and returns the reason: the metadata quorum failed on this node, as when its
+    /// disk does, or another process has taken its place. The caller ends the broker then, and starts it again at once if the
+    /// failure is [`BrokerFailure::OlderCopy`].
+    pub async fn failed(&self) -> BrokerFailure {
         let mut ended = self.server.ended.subscribe();
         let ended = async {
             match ended.wait_for(Option::is_some).await {
@@ -735,8 +706,14 @@ impl RunningBroker {
             }
         };
         tokio::select! {
-            cause = self.server.quorum.failed() => cause.to_string(),
-            reason = ended => reason,
+            cause = self.server.quorum.failed() => {
+                let config = self.server.config();
+                match not_a_member(&config, &self.server.quorum, cause).await {
+                    StartError::Quorum(QuorumError::OlderCopy(_)) => BrokerFailure::OlderCopy,
+                    cause => BrokerFailure::Ended(cause.to_string()),
+                }
+            }
+            reason = ended => BrokerFailure::Ended(reason),
         }
     }
 
@@ -780,6 +757,7 @@ impl RunningBroker {
             cleaner.stop();
             server.fetchers.stop();
             server.flusher.stop();
+            server.note_metadata();
             server.logs.close(self.broker_epoch, server.now());
         });
         if closing.await.is_err() {

@@ -11,6 +11,7 @@
 //!              6 snapshot      vote; 8 length, 8 checksum of what was sent in pieces
 //!              7 large         8 length, 8 checksum of a request that was sent in pieces
 //!              8 introduce     nothing: which member is the addressed broker? Only its id counts in the addressee
+//!              9 older copy    vote of the leader, the entry that the member had acknowledged; from level 4 on
 //! answers:  0x80 refused       2+ words
 //!           0x81 appended      0 all | 1 up to an entry? | 2 conflict | 3 a higher vote
 //!           0x82 voted         vote, 1 whether granted, last entry?
@@ -20,6 +21,7 @@
 //!           0x87 missing       the whole is not there, or not what its checksum says
 //!           0x88 introduced    1 its folder is blank (0), waits for a new cluster (1) or has metadata (2): the sender
 //!                              is the member
+//!           0x89 older copy    1 whether the member lacks the entry and leaves the quorum
 //!
 //! vote: 8 term, 8 node, 1 whether committed     last entry, an entry's place: 8 term, 8 leader, 8 index
 //! ?: 1 whether it is there                      entries: 4 length, then a batch as in the log
@@ -148,6 +150,14 @@ pub enum Request {
     Large(WholeId),
     /// Say which member the addressed broker is, and what its folder holds.
     Introduce,
+    /// A report to a member whose log lacks an entry that the member had acknowledged: its folder is an older copy. Sent from
+    /// `highwater.version` 4 on.
+    OlderCopy {
+        /// The leadership of the sender.
+        vote: Vote,
+        /// The newest entry that the member had acknowledged to the sender.
+        acknowledged: Place,
+    },
 }
 
 /// What the folder of a member holds.
@@ -221,6 +231,8 @@ pub enum Reply {
     Missing,
     /// The sender is this member, whose folder holds so much.
     Introduced(Holds),
+    /// To [`Request::OlderCopy`]: whether the member lacks the entry and leaves the quorum.
+    OlderCopy(bool),
     /// The message was not for this node, or the node cannot answer.
     Refused(String),
 }
@@ -292,6 +304,12 @@ impl Request {
                 out.into_bytes()
             }
             Request::Introduce => begin(head, 8).into_bytes(),
+            Request::OlderCopy { vote, acknowledged } => {
+                let mut out = begin(head, 9);
+                write_vote(&mut out, vote);
+                write_place(&mut out, Some(*acknowledged));
+                out.into_bytes()
+            }
             Request::Large(whole) => {
                 let mut out = begin(head, 7);
                 write_whole(&mut out, *whole);
@@ -320,6 +338,11 @@ impl Request {
             6 => Request::Snapshot { vote: read_vote(fields)?, whole: read_whole(fields)? },
             7 => Request::Large(read_whole(fields)?),
             8 => Request::Introduce,
+            9 => {
+                let (vote, acknowledged) = (read_vote(fields)?, read_place(fields)?);
+                let missing = FieldError::Value("no acknowledged entry");
+                Request::OlderCopy { vote, acknowledged: acknowledged.ok_or(missing)? }
+            }
             other => return Err(MessageError::Kind(other)),
         };
         fields.end()?;
@@ -380,6 +403,11 @@ impl Reply {
                 });
                 out.into_bytes()
             }
+            Reply::OlderCopy(leaves) => {
+                let mut out = begin(head, 0x89);
+                out.flag(*leaves);
+                out.into_bytes()
+            }
         }
     }
 
@@ -410,6 +438,7 @@ impl Reply {
                 2 => Holds::Metadata,
                 _ => return Err(FieldError::Value("an unknown state of a folder").into()),
             }),
+            0x89 => Reply::OlderCopy(fields.flag()?),
             other => return Err(MessageError::Kind(other)),
         };
         fields.end()?;
@@ -605,6 +634,7 @@ mod tests {
             Request::Snapshot { vote: vote(3), whole },
             Request::Large(whole),
             Request::Introduce,
+            Request::OlderCopy { vote: vote(3), acknowledged: place(9) },
         ]
     }
 
@@ -628,6 +658,7 @@ mod tests {
             Reply::Introduced(Holds::Nothing),
             Reply::Introduced(Holds::Founding),
             Reply::Introduced(Holds::Metadata),
+            Reply::OlderCopy(true),
         ]
     }
 
@@ -642,6 +673,7 @@ mod tests {
             Request::Snapshot { .. } => 6,
             Request::Large(_) => 7,
             Request::Introduce => 8,
+            Request::OlderCopy { .. } => 9,
         }
     }
 
@@ -656,15 +688,17 @@ mod tests {
             Reply::Snapshot(_) => 0x86,
             Reply::Missing => 0x87,
             Reply::Introduced(_) => 0x88,
+            Reply::OlderCopy(_) => 0x89,
         }
     }
 
     #[test]
     fn every_message_is_among_the_samples_and_no_other_kind_is_known() {
         let known = requests().iter().map(request_number).collect::<BTreeSet<u8>>();
-        assert!(known.iter().copied().eq(1..=8));
+        assert!(known.iter().copied().eq(1..=9));
         let replied = replies().iter().map(reply_number).collect::<BTreeSet<u8>>();
-        assert!(replied.iter().copied().eq([0x80, 0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x88]));
+        let expected = [0x80, 0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89];
+        assert!(replied.iter().copied().eq(expected));
         let mut bytes = Request::Introduce.encode(HEAD);
         for kind in 0..=u8::MAX {
             bytes[1] = kind;
@@ -731,6 +765,7 @@ mod tests {
             format!("0106{head}{}000000000000000a000000000000000b", vote_of(3)),
             format!("0107{head}000000000000000a000000000000000b"),
             format!("0108{head}"),
+            format!("0109{head}{}{}", vote_of(3), id_of(9)),
         ];
         for (request, golden) in requests().iter().skip(1).zip(golden) {
             assert_eq!(hex(&request.encode(HEAD)), golden, "{request:?}");
@@ -751,6 +786,7 @@ mod tests {
             format!("0188{head}00"),
             format!("0188{head}01"),
             format!("0188{head}02"),
+            format!("0189{head}01"),
         ];
         for (reply, golden) in replies().iter().zip(golden) {
             assert_eq!(hex(&reply.encode(HEAD)), golden, "{reply:?}");
@@ -766,7 +802,7 @@ mod tests {
 
     #[test]
     fn what_no_member_says_is_an_error() {
-        for bytes in [&b""[..], b"{}", b"\x01", b"\x02\x01", b"\x01\x09\0\x01c"] {
+        for bytes in [&b""[..], b"{}", b"\x01", b"\x02\x01", b"\x01\x0a\0\x01c"] {
             assert!(Request::decode(bytes).is_err() && Reply::decode(bytes).is_err());
         }
         let with = |request: Request, at: usize, value: u8| {
@@ -775,7 +811,10 @@ mod tests {
             Request::decode(&bytes).map(drop)
         };
         assert!(matches!(with(append(Vec::new()), 0, 2), Err(MessageError::Version(2))));
-        assert!(matches!(with(append(Vec::new()), 1, 9), Err(MessageError::Kind(9))));
+        assert!(matches!(with(append(Vec::new()), 1, 10), Err(MessageError::Kind(10))));
+        let report = Request::OlderCopy { vote: vote(3), acknowledged: place(9) };
+        let entry_flag = report.encode(HEAD).len() - 25;
+        assert!(with(report, entry_flag, 0).is_err(), "a report without an entry");
         assert!(with(append(Vec::new()), 9, 0x80).is_err(), "a sender that no node can be");
         assert!(with(append(Vec::new()), 21, 1).is_err(), "a term that no log can hold");
         let gap = vec![Entry { place: place(8), payload: Payload::Blank }];

@@ -3,6 +3,7 @@
 use metadata::ControllerSettings;
 use model::BrokerId;
 use std::path::PathBuf;
+use storage::journal::MetadataNote;
 
 /// How this node takes part in the quorum.
 #[derive(Clone, Debug)]
@@ -18,6 +19,9 @@ pub struct QuorumConfig {
     pub cluster_id: String,
     /// Where the quorum keeps its files, by custom `__cluster_metadata-0` in a log directory.
     pub dir: PathBuf,
+    /// States of the metadata folder that the journals of the log directories note: a folder that holds less is an older copy. A
+    /// node with a note never makes a new cluster.
+    pub notes: Vec<MetadataNote>,
     /// What decisions rest on when this node leads.
     pub controller: ControllerSettings,
     /// Milliseconds between a leader's heartbeats. A single voter sends none. Every member looks at the clock five times in
@@ -43,6 +47,7 @@ impl QuorumConfig {
             voters: vec![node],
             cluster_id: cluster_id.into(),
             dir,
+            notes: Vec::new(),
             controller: ControllerSettings::default(),
             // A silent leader is taken for dead after 0.9 to 1.2 s: the longest election time-out twice, or once and the shortest.
             // One that ended is known by its link.
@@ -72,6 +77,13 @@ pub enum QuorumError {
     /// A change of members that cannot be made now.
     #[error("cannot change the voters: {0}")]
     Members(String),
+    /// The leader found that the metadata folder of this node lacks entries that the node had acknowledged. The folder
+    /// must be put aside ([`crate::put_aside`]) before the node starts again.
+    #[error(
+        "the metadata folder was put back from an older copy: {0}. Never put a voter's metadata folder back: start the node \
+         without the folder"
+    )]
+    OlderCopy(String),
     /// The quorum has stopped on this node, or could not start: its files cannot be trusted or
     /// cannot be written. The node must not go on as a member.
     #[error("the metadata quorum cannot run: {0}")]

@@ -92,6 +92,15 @@ fn begins(me: u64, members: &BTreeSet<u64>, round: u32) -> bool {
     members.first() == Some(&me) || round > ROUNDS_LEFT_TO_THE_FIRST
 }
 
+/// Why a node that was in a cluster makes no new one although all voters are empty.
+fn lost_metadata(me: u64) -> String {
+    format!(
+        "the metadata folder of node {} is new, its log directories are of a cluster that has metadata, and no other voter has \
+         that metadata: put __cluster_metadata-0 of a majority of the voters back as it was last",
+        broker_id(me)
+    )
+}
+
 fn majority(voters: usize) -> usize {
     voters / 2 + 1
 }
@@ -194,6 +203,9 @@ impl Founding {
                 return PAUSE;
             }
             match beginning(me, &self.ask(&self.voters).await) {
+                Beginning::Found(_) if !self.network.may_found => {
+                    self.tell(Some(lost_metadata(me)))
+                }
                 Beginning::Found(members) => {
                     *rounds += 1;
                     if begins(me, &members, *rounds) {

@@ -6,14 +6,18 @@
 
 use crate::blobs::Blobs;
 use crate::clock::Heard;
+#[cfg(test)]
+use crate::faults::{Mutant, is_mutant};
+use crate::older_copy::{Acknowledgements, OwnFolder};
+use crate::published::Published;
 use crate::raft::{LogId, Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::LogStore;
 use crate::store::snapshot::Applied;
 use crate::translation::{
-    plain_append, plain_appended, plain_election, plain_transfer, plain_transferred, plain_vote,
-    plain_voted, raft_append, raft_appended, raft_election, raft_place, raft_transferred,
-    raft_vote, raft_voted,
+    plain_append, plain_appended, plain_election, plain_place, plain_transfer, plain_transferred,
+    plain_vote, plain_voted, raft_append, raft_appended, raft_election, raft_place,
+    raft_transferred, raft_vote, raft_voted,
 };
 use ledger::message::{Head, Holds, Reply, Request, WholeId};
 use model::BrokerId;
@@ -39,6 +43,8 @@ const PIECE_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an append may take before its sender learns how much is stored. Less than a heartbeat may take.
 const STORED_AFTER: Duration = Duration::from_millis(150);
+/// Level of `highwater.version` from which on members understand [`Request::OlderCopy`].
+const OLDER_COPY_LEVEL: i16 = 4;
 /// How long installing a snapshot may take.
 const INSTALL_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -80,6 +86,14 @@ pub(crate) struct Network {
     pub(crate) blobs: Arc<Blobs>,
     /// When the leader was last heard.
     pub(crate) heard: Arc<Heard>,
+    /// The image names the level of the cluster's messages.
+    pub(crate) published: Arc<Published>,
+    /// What members have acknowledged to this node.
+    pub(crate) acknowledgements: Arc<Acknowledgements>,
+    /// Whether the own folder is an older copy.
+    pub(crate) own_folder: Arc<OwnFolder>,
+    /// Whether this node may make a new cluster: its log directories were in none.
+    pub(crate) may_found: bool,
 }
 
 /// The way to one member.
@@ -130,6 +144,7 @@ impl Peer {
         message: Vec<u8>,
         patience: Duration,
     ) -> Result<Reply, Failure> {
+        self.network.own_folder.check().map_err(unreachable)?;
         let sent = self.network.transport.send(broker_id(self.to), message, patience);
         let answer = tokio::time::timeout(patience, sent).await;
         let answer = answer.map_err(|_| self.timed_out(request, patience))?.map_err(unreachable)?;
@@ -146,7 +161,10 @@ impl Peer {
 
     fn timed_out(&self, request: &Request, timeout: Duration) -> Failure {
         let action = match request {
-            Request::Vote(_) | Request::PreVote(_) | Request::Introduce => RPCTypes::Vote,
+            Request::Vote(_)
+            | Request::PreVote(_)
+            | Request::Introduce
+            | Request::OlderCopy { .. } => RPCTypes::Vote,
             Request::Piece { .. } | Request::Snapshot { .. } => RPCTypes::InstallSnapshot,
             Request::TransferLeader { .. } => RPCTypes::TransferLeader,
             Request::Append(_) | Request::Large(_) => RPCTypes::AppendEntries,
@@ -184,6 +202,29 @@ impl Peer {
         }
     }
 
+    /// Reports to a member that its log lacks an entry that it had acknowledged before the request was sent. openraft never
+    /// learns of the answer: it takes such a log for impossible, and would send entries to it as to the voter of before.
+    async fn report_older_copy(&self, vote: Vote, acknowledged: LogId) -> Failure {
+        let (node, entry) = (broker_id(self.to), acknowledged.index);
+        if self.network.acknowledgements.log_once(self.to) {
+            tracing::warn!(
+                %node,
+                entry,
+                "the metadata log of a node lacks an entry that the node had acknowledged: its metadata folder was put back from an \
+                 older copy. The node is sent no more metadata until it joins with an empty metadata folder"
+            );
+        }
+        let image = Arc::clone(&self.network.published.version().image);
+        if image.highwater_version() >= OLDER_COPY_LEVEL {
+            let acknowledged = plain_place(acknowledged);
+            let request = Request::OlderCopy { vote: plain_vote(&vote), acknowledged };
+            let message = request.encode(self.head());
+            // The next append reports it again.
+            let _ = self.exchange(&request, message, STORED_AFTER).await;
+        }
+        unreachable(format!("the metadata folder of node {node} is an older copy"))
+    }
+
     async fn send_snapshot(
         &self,
         vote: Vote,
@@ -212,10 +253,28 @@ impl RaftNetworkV2<TypeConfig> for Peer {
             // The member syncs them before it answers; asking again would not make it quicker.
             false => option.hard_ttl().max(self.network.append_patience),
         };
-        match self.ask(&plain_append(&rpc), patience).await? {
-            Reply::Append(reply) => Ok(raft_appended(reply)),
-            _ => confused(),
+        let (vote, before) = (rpc.vote, rpc.prev_log_id);
+        let newest = rpc.entries.last().map(|entry| entry.log_id).or(before);
+        let acknowledged = self.network.acknowledgements.last(self.to, vote);
+        let Reply::Append(reply) = self.ask(&plain_append(&rpc), patience).await? else {
+            return confused();
+        };
+        let reply = raft_appended(reply);
+        let note = |last| self.network.acknowledgements.note(self.to, vote, last);
+        match &reply {
+            AppendEntriesResponse::Success => note(newest),
+            AppendEntriesResponse::PartialSuccess(last) => note(*last),
+            AppendEntriesResponse::Conflict => {
+                let lost = acknowledged.filter(|known| before <= Some(*known));
+                #[cfg(test)]
+                let lost = lost.filter(|_| !is_mutant(Mutant::OlderCopyUnnoticed));
+                if let Some(acknowledged) = lost {
+                    return Err(self.report_older_copy(vote, acknowledged).await);
+                }
+            }
+            AppendEntriesResponse::HigherVote(_) => {}
         }
+        Ok(reply)
     }
 
     async fn vote(
@@ -247,10 +306,15 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        tokio::select! {
-            closed = cancel => Err(StreamingError::Closed(closed)),
-            reply = self.send_snapshot(vote, &snapshot.snapshot) => Ok(reply?),
+        let last = snapshot.meta.last_log_id;
+        let reply = tokio::select! {
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+            reply = self.send_snapshot(vote, &snapshot.snapshot) => reply?,
+        };
+        if reply.vote == vote {
+            self.network.acknowledgements.note(self.to, vote, last);
         }
+        Ok(reply)
     }
 
     async fn transfer_leader(
@@ -320,6 +384,9 @@ pub(crate) async fn receive(
 ) -> Vec<u8> {
     let (to, reply) = match Request::decode(message) {
         Err(error) => (0, Reply::Refused(error.to_string())),
+        Ok((head, _)) if network.own_folder.check().is_err() => {
+            (head.from, Reply::Refused("the metadata folder is an older copy".to_owned()))
+        }
         Ok((head, request)) if !is_for(network, &head, &request) => {
             let (me, cluster) = (broker_id(network.me), &network.cluster_id);
             let words = match broker_id(head.to) == me && head.cluster_id == &**cluster {
@@ -333,7 +400,22 @@ pub(crate) async fn receive(
             let words = format!("the sender is not node {}, as the message says", head.from);
             (head.from, Reply::Refused(words))
         }
-        Ok((head, Request::Introduce)) => (head.from, Reply::Introduced(holds(store))),
+        Ok((head, Request::Introduce)) => {
+            // A cluster that takes this node for empty would begin a second one.
+            let holds = match holds(store) {
+                Holds::Nothing if !network.may_found => Holds::Metadata,
+                holds => holds,
+            };
+            (head.from, Reply::Introduced(holds))
+        }
+        Ok((head, Request::OlderCopy { vote, acknowledged })) => {
+            let (vote, acknowledged) = (raft_vote(vote), raft_place(acknowledged));
+            let leaves = store.ends_before(vote, acknowledged);
+            if leaves {
+                network.own_folder.leave(head.from, acknowledged, store.last());
+            }
+            (head.from, Reply::OlderCopy(leaves))
+        }
         Ok((head, request)) => {
             let patience = match request {
                 Request::Snapshot { .. } => INSTALL_PATIENCE,
@@ -418,7 +500,9 @@ async fn consult(
             let response = raft.handle_transfer_leader(request).await.map_err(|e| text(&e))?;
             Ok(Reply::TransferLeader(plain_transferred(&response)))
         }
-        Request::Introduce => Err("a question for this node itself, in pieces".into()),
+        Request::Introduce | Request::OlderCopy { .. } => {
+            Err("a question for this node itself, in pieces".into())
+        }
         Request::Piece { .. } | Request::Snapshot { .. } | Request::Large(_) => {
             Err("a request in pieces that is none".into())
         }

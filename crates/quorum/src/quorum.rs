@@ -7,6 +7,7 @@ use crate::deleted_topics::DeletedTopics;
 use crate::founding::Founding;
 use crate::members::members_changed;
 use crate::network::{Network, Transport, receive};
+use crate::older_copy;
 use crate::proposer::{Asked, Proposer, QUEUE_MAX};
 use crate::published::{Published, Subscription};
 use crate::raft::{
@@ -16,7 +17,7 @@ use crate::stalled_leader;
 use crate::state_machine::{StateMachine, Writes};
 use crate::store::backlog::BacklogState;
 use crate::store::log_store::LogStore;
-use crate::store::open::{Opened, open};
+use crate::store::open::{Opened, Plan, open_planned, plan};
 use crate::store::vote;
 use link::LogPoint;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
@@ -30,6 +31,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::disk::Disk;
+use storage::journal::MetadataNote;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -103,6 +105,31 @@ fn lead_alone(store: &LogStore, me: u64) -> Result<(), QuorumError> {
     .map_err(QuorumError::stopped)
 }
 
+/// Reads the folder. An older copy is put aside, and the node begins with an empty folder as a new member. Fails if no
+/// other node has the metadata.
+fn plan_start(disk: &dyn Disk, config: &QuorumConfig) -> Result<Plan, QuorumError> {
+    let (me, dir) = (node_id(config.node, config.lot), &config.dir);
+    let read = || plan(disk, dir, &config.cluster_id, me).map_err(QuorumError::stopped);
+    let found = read()?;
+    let Some(reason) = older_copy::compare(&found, &config.notes) else { return Ok(found) };
+    let folder = dir.display();
+    if found.is_only_voter() {
+        return Err(QuorumError::Stopped(format!(
+            "{folder} was put back from an older copy: {reason}. No other node votes. Nothing was changed: put back the newest \
+             state of the folder"
+        )));
+    }
+    let aside = older_copy::put_aside(disk, dir).map_err(QuorumError::stopped)?;
+    tracing::warn!(
+        %folder,
+        reason,
+        aside = %aside.display(),
+        "the metadata folder was put back from an older copy, and is put aside; this node joins the metadata quorum as a new \
+         member. Never put a voter's metadata folder back: start the node without the folder"
+    );
+    read()
+}
+
 impl Quorum {
     /// Opens what is in the directory, or begins a cluster, and takes part. Must be called within
     /// a tokio runtime, whose tasks and timers it uses from then on.
@@ -114,10 +141,9 @@ impl Quorum {
         disk: Arc<dyn Disk>,
         transport: Arc<dyn Transport>,
     ) -> Result<Quorum, QuorumError> {
-        let me = node_id(config.node, config.lot);
         let dir = config.dir.clone();
-        let cluster_id = &config.cluster_id;
-        let opened = open(Arc::clone(&disk), dir.clone(), cluster_id, me, config.snapshot_bytes);
+        let planned = plan_start(&*disk, &config)?;
+        let opened = open_planned(Arc::clone(&disk), dir.clone(), planned, config.snapshot_bytes);
         let Opened { me, is_known, store, applied, members } =
             opened.map_err(QuorumError::stopped)?;
         // What the folder says counts, and not the file: the members may have changed since.
@@ -126,15 +152,17 @@ impl Quorum {
             None => config.voters == [config.node],
         };
         let machine = StateMachine::new(disk, dir, applied).with_log(store.clone());
+        let acted_upon = config.notes.iter().filter(|note| note.member == me);
+        store.note_committed(acted_upon.map(|note| note.index + 1).max().unwrap_or(0));
         if !store.has_vote() && alone {
             lead_alone(&store, me)?;
         } else if !store.has_vote() && store.last().is_some_and(|last| !is_known || last.index > 0)
         {
             // Who has the first entry of a new cluster alone, and the file, has not voted.
             let text = format!(
-                "{}: the file is gone, and this node may have voted: put it back from a copy of the \
-                 folder, or remove this node from the cluster and add it again",
-                vote::path(&config.dir).display()
+                "{}: the file is gone, and this node may have voted: move the folder {} away and start the node without it",
+                vote::path(&config.dir).display(),
+                config.dir.display()
             );
             return Err(QuorumError::Stopped(text));
         } else if !is_known {
@@ -160,6 +188,10 @@ impl Quorum {
             append_patience: Duration::from_millis(config.election_timeout_ms.end),
             blobs: Arc::default(),
             heard: Arc::default(),
+            published: machine.published(),
+            acknowledgements: Arc::default(),
+            own_folder: Arc::default(),
+            may_found: config.notes.is_empty(),
         };
         let (published, snapshot_writes) = (machine.published(), machine.writes());
         let deleted_topics = machine.deleted_topics();
@@ -382,6 +414,14 @@ impl Quorum {
         self.inner.published.version().changed_at
     }
 
+    /// The state of the metadata folder that the journals of the log directories note: what was acted upon and is durable.
+    /// `None` before the first entry.
+    pub fn metadata_note(&self) -> Option<MetadataNote> {
+        let (member, durable, term) = self.inner.store.durable_state();
+        let index = durable.map(|id| id.index).min(self.applied_index())?;
+        Some(MetadataNote { member, index, term })
+    }
+
     /// The voters and the learners.
     pub fn members(&self) -> (Vec<BrokerId>, Vec<BrokerId>) {
         let members = self.inner.raft.server_metrics().borrow_watched().membership_config.clone();
@@ -496,6 +536,7 @@ impl Quorum {
                 return QuorumError::stopped(reason);
             }
             let is_stopped = tokio::select! {
+                reason = self.inner.network.own_folder.left() => return QuorumError::OlderCopy(reason),
                 changed = metrics.changed() => changed.is_err(),
                 changed = backlog.wait_for(|state| state.failure.is_some()) => changed.is_err(),
             };

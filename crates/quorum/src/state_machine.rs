@@ -91,7 +91,7 @@ impl StateMachine {
         }
     }
 
-    /// Reads this log for topics that a received snapshot deletes.
+    /// Reads this log for topics that a received snapshot deletes, and reports to it how much is committed.
     pub(crate) fn with_log(self, log: LogStore) -> StateMachine {
         StateMachine { log: Some(log), ..self }
     }
@@ -200,8 +200,8 @@ impl StateMachine {
         }
         Err(invalid(format!(
             "entry {index} of the metadata log was decided when entry {} was the last that had changed \
-             the metadata; here it is entry {}: the log or a snapshot is not what was written; put \
-             the folder {} back from a copy that was made while the broker was stopped",
+             the metadata; here it is entry {}: the log or a snapshot is not what was written; move \
+             the folder {} away and start this node without it; a node that votes alone needs the folder as it was before",
             text(decided_at),
             text(changed_at),
             self.dir.display()
@@ -245,6 +245,9 @@ impl StateMachine {
             Some(gathered) => gathered.before(),
         };
         self.published.settled(settled.map_or(0, |id| id.index + 1));
+        if let Some(log) = &self.log {
+            log.note_committed(last.index + 1);
+        }
         self.published.applied(last.index);
     }
 }

@@ -185,9 +185,9 @@ async fn decide_here(quorum: &Quorum, request: Request) -> Forwarded {
         Ok(response) => Forwarded::Decided(quorum.applied_index().unwrap_or(0), response),
         Err(QuorumError::NotLeader { leader }) => Forwarded::Elsewhere(leader),
         Err(QuorumError::OutcomeUnknown) => Forwarded::Unknown,
-        Err(cause @ (QuorumError::Members(_) | QuorumError::Stopped(_))) => {
-            Forwarded::Refused(cause.to_string())
-        }
+        Err(
+            cause @ (QuorumError::Members(_) | QuorumError::OlderCopy(_) | QuorumError::Stopped(_)),
+        ) => Forwarded::Refused(cause.to_string()),
     }
 }
 

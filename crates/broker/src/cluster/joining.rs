@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::controller::{Controller, Undecided};
 use super::returning::Returning;
 use super::telling::{self, Untold};
-use crate::start::StartError;
+use crate::start_error::StartError;
 
 /// The pause between two tries to register.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -82,7 +82,7 @@ use tokio::sync::watch::Receiver;
 use crate::groups;
 use crate::network::listener::serve_broker;
 use crate::server::Server;
-use crate::start::StartError;
+use crate::start_error::StartError;
 use crate::vital;
 
 /// Begins to serve: replicas that are refused are reported, other brokers may copy from this one, and the controller

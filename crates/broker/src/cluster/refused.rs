@@ -20,7 +20,7 @@ use super::telling::{Untold, tell_at_start};
 use crate::logs::Logs;
 use crate::replicas::Keys;
 use crate::server::Server;
-use crate::start::StartError;
+use crate::start_error::StartError;
 
 /// The pause after a report that could not be made.
 const PAUSE: Duration = Duration::from_millis(200);

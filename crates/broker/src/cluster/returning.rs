@@ -6,7 +6,8 @@ use model::{BrokerId, Uuid};
 
 use super::losses::{self, Losses};
 use crate::logs::{Assigned, Directory, Logs, LogsError};
-use crate::start::{StartError, partitions_of};
+use crate::start::partitions_of;
+use crate::start_error::StartError;
 
 /// The log directories of a broker that starts.
 pub struct Returning<'a> {

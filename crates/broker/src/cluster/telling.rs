@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::controller::{Controller, Undecided};
 use super::losses::Losses;
-use crate::start::StartError;
+use crate::start_error::StartError;
 
 /// How often a report is tried again that no controller answers, while another one is elected.
 const TRIES_MAX: u32 = 20;

@@ -119,7 +119,10 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), |server, _| server.memory.return_unused_in_need()),
         soon(Duration::from_secs(1), |server, _| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
-        soon(Duration::from_secs(1), |server, _| server.logs.sync_journals()),
+        soon(Duration::from_secs(1), |server, _| {
+            server.note_metadata();
+            server.logs.sync_journals();
+        }),
         soon(log_ends::LOOK_EVERY, |server, _| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]

@@ -21,7 +21,7 @@ use model::{
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
 use storage::disk::Disk;
-use storage::journal::{Entry, Fact, Key, Refused};
+use storage::journal::{Entry, Fact, Key, MetadataNote, Refused};
 use storage::log_dir::LockError;
 use storage::{Log, StorageError};
 use tokio::sync::watch;
@@ -289,6 +289,39 @@ impl Logs {
         let online = self.directories.iter().filter(|directory| !directory.is_offline());
         let mut journals = online.map(Directory::journal);
         journals.try_for_each(|journal| journal?.append(&[Entry::Joined(incarnation)]).map(drop))
+    }
+
+    /// States of the metadata folder that the journals note.
+    pub fn metadata_notes(&self) -> Vec<MetadataNote> {
+        let online = self.directories.iter().filter(|directory| !directory.is_offline());
+        let journals = online.filter_map(|directory| directory.journal().ok());
+        journals.filter_map(|journal| journal.with_state(|state| state.metadata)).collect()
+    }
+
+    /// Notes the state of the metadata folder in each directory whose journal has the level, if it is news there; the next sync
+    /// of the journal makes the note durable. A directory that fails goes offline by its next write.
+    pub fn note_metadata(&self, note: MetadataNote) {
+        let is_news = |known: Option<MetadataNote>| match known {
+            Some(known) if known.member == note.member => {
+                note.index > known.index || note.term > known.term
+            }
+            _ => true,
+        };
+        for directory in self.directories.iter().filter(|directory| !directory.is_offline()) {
+            let entry = Entry::MetadataNoted(note);
+            let Ok(journal) = directory.journal() else { continue };
+            if journal.level() < entry.level() {
+                continue;
+            }
+            let noted = journal.append_with(|state| match is_news(state.metadata) {
+                true => vec![entry],
+                false => Vec::new(),
+            });
+            if let Err(cause) = noted {
+                let directory = directory.path().display();
+                warn!(%directory, %cause, "cannot note the state of the metadata folder");
+            }
+        }
     }
 
     /// Writes the finalized levels of the cluster into each directory that is not offline. A directory that

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use broker::{RunningBroker, StartError};
+use broker::{BrokerFailure, RunningBroker, StartError};
 use clap::ValueEnum;
 use client::Security;
 use configuration::{BrokerConfig, Configuration, Warning};
@@ -151,7 +152,10 @@ async fn serve(
     let keys = if door.is_some() { front::keys(&config.gateway)? } else { Keys::default() };
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
-        started = starting => started.map_err(|error| not_started(&error))?,
+        started = starting => match started {
+            Err(error) if error.starts_again() => return Err(start_again()),
+            started => started.map_err(|error| not_started(&error))?,
+        },
         () = signals.next() => return Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     };
     broker.set_log_levels(Arc::new(logging::Loggers));
@@ -164,8 +168,12 @@ async fn serve(
         () = signals.next() => None,
         cause = broker.failed() => Some(cause),
     };
-    if let Some(cause) = failed {
-        return Err(Failure::new("the broker cannot go on").detail(cause));
+    match failed {
+        Some(BrokerFailure::OlderCopy) => return Err(start_again()),
+        Some(BrokerFailure::Ended(cause)) => {
+            return Err(Failure::new("the broker cannot go on").detail(cause));
+        }
+        None => {}
     }
     info!("stopping");
     let stopping = async {
@@ -179,6 +187,22 @@ async fn serve(
         () = stopping => Ok(ExitCode::SUCCESS),
         () = signals.next(), if hasty => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     }
+}
+
+/// Replaces this process by another start of the program, with the same arguments: the metadata folder of this node was an
+/// older copy and is put aside. Returns if that fails.
+fn start_again() -> Failure {
+    info!("starting again, without the metadata folder");
+    logging::finish();
+    let mut arguments = std::env::args_os();
+    let typed = arguments.next().unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_else(|_| typed.into());
+    let cause = Command::new(program).args(arguments).exec();
+    Failure::new("the broker cannot go on")
+        .detail(format!(
+            "its metadata folder is put aside, and the program cannot start itself again: {cause}"
+        ))
+        .hint("start the broker again: it joins with an empty metadata folder")
 }
 
 /// Opens the gateway beside a broker: it reaches this broker where that listens, and the others as brokers reach each

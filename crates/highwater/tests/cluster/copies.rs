@@ -13,7 +13,7 @@ fn is_data(name: &std::ffi::OsStr) -> bool {
     name != METADATA && NOT_DATA.iter().all(|other| name != *other)
 }
 
-/// Copies the data of a running broker. A file that disappears meanwhile is left out.
+/// Copies the data of a running broker, metadata folder excluded. A file that disappears meanwhile is left out.
 fn copy_running(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -15,7 +15,7 @@ use super::*;
 pub(super) const NOT_DATA: [&str; 2] = ["server.properties", "broker.log"];
 
 /// Moves everything that a stopped broker has stored to another folder.
-fn take_away(folder: &str, to: &Path) {
+pub(super) fn take_away(folder: &str, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -111,7 +111,7 @@ fn members(addresses: &[String]) -> Option<(BTreeSet<i32>, Vec<i32>)> {
     })
 }
 
-fn wait_for_all_votes(addresses: &[String]) {
+pub(super) fn wait_for_all_votes(addresses: &[String]) {
     wait_until("each of the three votes and has everything", || {
         members(addresses) == Some((BTreeSet::from([1, 2, 3]), Vec::new()))
     });

@@ -18,6 +18,7 @@ mod quorum;
 mod refused;
 mod replaced;
 mod replication;
+mod restored_voter;
 mod silent;
 mod silent_broker;
 mod superseded;

@@ -271,11 +271,6 @@ fn an_append_that_waits_for_the_disk_is_found() {
 }
 
 #[test]
-fn entries_that_are_acknowledged_before_they_are_durable_are_found() {
-    is_found(Lasting::LeaderHangs, Mutant::EntriesBeforeDurable);
-}
-
-#[test]
 fn a_hung_leader_that_stays_is_found() {
     is_found(Lasting::LeaderHangs, Mutant::HungLeaderStays);
 }

@@ -12,6 +12,7 @@
 #![cfg(test)]
 
 mod hung;
+mod restored;
 pub(crate) mod slow;
 mod world;
 
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use storage::disk::{Disk, SimDisk};
+use storage::journal::MetadataNote;
 use tokio::time::{sleep, timeout};
 use world::{Shared, Weather, Wire, World, check_logs, watch};
 
@@ -50,6 +52,10 @@ pub(crate) enum Mutant {
     SharedDiskMoves,
     /// A leader that no majority answers calls itself leader.
     CutOffLeaderLeads,
+    /// A leader takes no notice of a log that lacks what its member had acknowledged.
+    OlderCopyUnnoticed,
+    /// A start believes a metadata folder although the log directories note more.
+    NotesIgnored,
 }
 
 const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAA";
@@ -94,6 +100,8 @@ struct Cluster {
     disks: BTreeMap<i32, SimDisk>,
     /// What each folder has drawn.
     lots_of: BTreeMap<i32, u32>,
+    /// What the log directories of a node note of its metadata folder.
+    notes: BTreeMap<i32, MetadataNote>,
     /// The node whose folder is new, and has no vote yet.
     replaced: Option<i32>,
     down: BTreeSet<i32>,
@@ -131,8 +139,9 @@ impl Cluster {
         let world = Arc::new(Mutex::new(World::new(program.seed ^ 0x5eed)));
         let disks = (1..=program.voters).map(|id| (id, new_disk())).collect();
         let lots = Rng::with_seed(program.seed);
-        let (lots_of, down) = (BTreeMap::new(), BTreeSet::new());
-        let mut cluster = Cluster { program, lots, world, disks, lots_of, replaced: None, down };
+        let (lots_of, notes, down) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let mut cluster =
+            Cluster { program, lots, world, disks, lots_of, notes, replaced: None, down };
         for id in 1..=program.voters {
             cluster.start(id).await;
         }
@@ -149,10 +158,12 @@ impl Cluster {
         let wire = Wire { world: Arc::clone(&self.world), node: id, start };
         // The folder keeps what it drew first.
         let lot = self.lots_of.get(&id).copied().unwrap_or_default();
-        let config = config(self.program, id, lot);
+        let notes = self.notes.get(&id).copied().into_iter().collect();
+        let config = QuorumConfig { notes, ..config(self.program, id, lot) };
         let started = Quorum::start(config, Arc::new(disk), Arc::new(wire)).await;
         match started {
             Ok(quorum) => {
+                self.lots_of.insert(id, (quorum.network().me >> 32) as u32);
                 watch(&self.world, id, &quorum);
                 self.world.lock().join(id, start, quorum);
                 self.down.remove(&id);
@@ -535,13 +546,13 @@ fn voters_keep_their_word_while_folders_are_lost_one_after_the_other() {
 }
 
 /// The oracle is worth something: what breaks the promises is found.
-fn is_found(disks_lie: bool, losses: Losses) {
+fn is_found(disks_lie: bool, losses: Losses, mutant: Option<Mutant>) {
     let program = |seed| Program {
         seed,
         voters: 3,
         disks_lie,
         losses,
-        mutant: None,
+        mutant,
         snapshot_entries: SNAPSHOT_ENTRIES,
     };
     let found = (0..40).find(|seed| !simulate(program(*seed)).is_empty());
@@ -551,11 +562,17 @@ fn is_found(disks_lie: bool, losses: Losses) {
 /// A disk that lies about what it synced.
 #[test]
 fn a_disk_that_lies_is_found_out() {
-    is_found(true, Losses::None);
+    is_found(true, Losses::None, None);
 }
 
 /// A new folder under the number of the lost one votes a second time, and is believed to have what it has not.
 #[test]
 fn a_new_folder_under_the_number_of_the_lost_one_is_found_out() {
-    is_found(false, Losses::TakenForTheOld);
+    is_found(false, Losses::TakenForTheOld, None);
+}
+
+/// A voter that loses entries which it had acknowledged is taken for an older copy.
+#[test]
+fn entries_that_are_acknowledged_before_they_are_durable_are_found() {
+    is_found(false, Losses::None, Some(Mutant::EntriesBeforeDurable));
 }

@@ -63,6 +63,10 @@ pub(super) struct State {
     pub(super) synced: Option<u64>,
     /// The newest entry that is durable, in the file or in a snapshot.
     pub(super) durable: Option<LogId>,
+    /// Term of the newest vote that is durable.
+    pub(super) durable_term: u64,
+    /// Every entry below this index is committed, so the log keeps them.
+    committed_below: u64,
 }
 
 impl State {
@@ -141,7 +145,15 @@ impl LogStore {
         sizes.retain(|(index, _)| *index >= purged_next);
         let (me, vote, purged) = (vote_file.node, vote_file.vote, vote_file.purged);
         let (tail, synced_last) = (LogTail::new(last, sizes), synced.last());
-        let state = State { tail, vote, purged, synced: synced_last, durable: last };
+        let state = State {
+            tail,
+            vote,
+            purged,
+            synced: synced_last,
+            durable: last,
+            durable_term: vote.map_or(0, |vote| vote.leader_id.term),
+            committed_below: 0,
+        };
         let (log, state) = (Arc::new(Mutex::new(log)), Arc::new(Mutex::new(state)));
         let backlog = Arc::new(Backlog::new());
         let writer = Writer::start(Loop {
@@ -187,6 +199,24 @@ impl LogStore {
         // Entries that memory lacks are in the file.
         let is_known = state.durable == Some(id) || state.tail.has(id) || is_compared;
         is_known.then_some(is_durable)
+    }
+
+    /// Notes that every entry below this index is committed: the log never loses one of them.
+    pub(crate) fn note_committed(&self, below: u64) {
+        let mut state = self.shared.state.lock();
+        state.committed_below = state.committed_below.max(below);
+    }
+
+    /// Number of the member, the newest durable entry, and the newest term with a durable vote.
+    pub(crate) fn durable_state(&self) -> (u64, Option<LogId>, u64) {
+        let state = self.shared.state.lock();
+        (self.shared.me, state.durable, state.durable_term)
+    }
+
+    /// Whether this node follows the leader of `vote` and its log ends before the entry `id`.
+    pub(crate) fn ends_before(&self, vote: Vote, id: LogId) -> bool {
+        let state = self.shared.state.lock();
+        state.vote == Some(vote) && state.tail.last().is_none_or(|last| last.index < id.index)
     }
 
     /// The requests that the writer has not finished.
@@ -316,6 +346,14 @@ fn decode_all(bytes: &[u8], from: u64, until: u64) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
+/// A leader that asks for this lacks committed entries.
+fn contradicts_committed(next: u64, committed_below: u64) -> io::Error {
+    let last = committed_below - 1;
+    io::Error::other(format!(
+        "the leader's metadata log differs from entry {next} on, and the entries up to {last} are committed: the metadata          folders of other voters were put back from older copies. Nothing was removed here. Stop these voters, and          start each of them with an empty metadata folder"
+    ))
+}
+
 /// The range as `from..until`.
 fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let from = match range.start_bound() {
@@ -399,6 +437,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
         let next = last_log_id.map_or(0, |id| id.index + 1);
         let mut state = self.shared.state.lock();
+        if next < state.committed_below {
+            return Err(contradicts_committed(next, state.committed_below));
+        }
         state.tail.truncate(last_log_id, next);
         state.synced = state.synced.filter(|synced| *synced < next);
         if state.durable.is_some_and(|durable| durable.index >= next) {

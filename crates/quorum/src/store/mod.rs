@@ -33,8 +33,8 @@ use std::io;
 use std::path::Path;
 
 /// What to do about a folder that cannot be used.
-const RESTORE: &str = "nothing was changed: put the folder back from a copy that was made while the broker \
-    was stopped, or, if other voters are well, remove this node and add it again";
+const RESTORE: &str = "nothing was changed: if other voters are well, move the folder away and start this node without \
+    it; a node that votes alone needs the folder as it was at the last stop";
 
 /// A file or folder that is refused, why, and what to do about that.
 fn refused(path: &Path, reason: impl Display, advice: &str) -> io::Error {

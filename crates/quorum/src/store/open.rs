@@ -41,7 +41,7 @@ pub(crate) struct Opened {
 }
 
 /// What of the files is used.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub(super) has_vote_file: bool,
     pub(super) vote_file: VoteFile,
     pub(super) found: Found,
@@ -50,10 +50,36 @@ pub(super) struct Plan {
     damaged: Vec<(SnapshotFile, String)>,
 }
 
-/// Opens the folder, or begins with nothing, as the member `node`. A folder that says which member it is has to be of
-/// the same broker, and stays that member. The log is meant to stay below `bytes_max` bytes behind
-/// the newest snapshot; its caller purges it. Fails, with a message that names the file, if what the
-/// folder holds cannot be all that it held.
+impl Plan {
+    /// Number of the member that the folder is.
+    pub(crate) fn member(&self) -> u64 {
+        self.vote_file.node
+    }
+
+    /// Whether the folder itself names its member.
+    pub(crate) fn has_vote_file(&self) -> bool {
+        self.has_vote_file
+    }
+
+    /// Whether the folder's node is the only voter of its cluster.
+    pub(crate) fn is_only_voter(&self) -> bool {
+        members(self).is_some_and(|members| members.are_only(self.member()))
+    }
+
+    /// Index of the newest entry, in the log or in a snapshot.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let in_log = self.found.next.checked_sub(1);
+        in_log.max(self.applied.last.map(|id| id.index))
+    }
+
+    /// Term of the vote; 0 for none.
+    pub(crate) fn term(&self) -> u64 {
+        self.vote_file.vote.map_or(0, |vote| vote.leader_id.term)
+    }
+}
+
+/// Opens the folder, or begins with nothing, as the member `node`. As [`plan`] and [`open_planned`].
+#[cfg(test)]
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -62,6 +88,17 @@ pub(crate) fn open(
     bytes_max: u64,
 ) -> io::Result<Opened> {
     let plan = plan(&*disk, &dir, cluster_id, node)?;
+    open_planned(disk, dir, plan, bytes_max)
+}
+
+/// Opens a folder as planned. The log is meant to stay below `bytes_max` bytes behind the newest snapshot; its caller
+/// purges it.
+pub(crate) fn open_planned(
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    plan: Plan,
+    bytes_max: u64,
+) -> io::Result<Opened> {
     for (file, reason) in &plan.damaged {
         let (path, last) = (file.path.display(), plan.applied.last.map(|id| id.index));
         tracing::warn!(%path, reason, ?last, "a snapshot is damaged: the entries it replaced are read again");
@@ -82,7 +119,10 @@ pub(super) fn members(plan: &Plan) -> Option<Members> {
     }
 }
 
-pub(super) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> io::Result<Plan> {
+/// Reads the folder, which need not exist, for the member `node`. A folder that names its member has to be of the same
+/// broker, and stays that member. Changes nothing. Fails, with a message that names the file, if the content of the folder
+/// cannot be all that it held.
+pub(crate) fn plan(disk: &dyn Disk, dir: &Path, cluster_id: &str, node: u64) -> io::Result<Plan> {
     let voted = VoteFile::read(disk, dir)?;
     if let Some(voted) = &voted {
         check_owner(voted, cluster_id, node, dir)?;

@@ -246,3 +246,19 @@ async fn an_entry_that_finds_other_outcomes_than_it_was_decided_on_stops_the_nod
     apply(&mut old, proposal(1, Some(7), None)).await.unwrap();
     assert_eq!(old.published().version().changed_at, Some(0));
 }
+
+/// A leader that lacks committed entries asks for this.
+#[tokio::test]
+async fn committed_entries_are_never_truncated() {
+    let disk = new_disk();
+    let mut store = store_on(&disk).unwrap().store;
+    store.save_vote(&vote(1)).await.unwrap();
+    store.blocking_append(blanks(1, 0..10)).await.unwrap();
+    store.note_committed(7);
+    let last = |index| Some(LogId::new(LeaderId { term: 1, node_id: 1 }, index));
+    store.truncate_after(last(6)).await.unwrap();
+    let refused = store.truncate_after(last(5)).await.unwrap_err().to_string();
+    assert!(refused.contains("the entries up to 6 are committed"), "{refused}");
+    assert_eq!(store.last(), last(6));
+    assert_eq!(store.try_get_log_entries(0..).await.unwrap().len(), 7);
+}

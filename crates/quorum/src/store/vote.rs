@@ -125,8 +125,8 @@ impl VoteFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let advice = "how this node voted is not known any more: put the file back from a copy of the \
-            folder; if this node is the only voter of its cluster, remove the file, and it is made \
+        let advice = "how this node voted is not known any more: if other nodes vote, move the folder away \
+            and start this node without it; if this node is the only voter of its cluster, remove the file, and it is made \
             again from the log";
         VoteFile::decode(&bytes)
             .map(Some)

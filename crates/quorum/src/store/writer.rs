@@ -178,6 +178,7 @@ impl Loop {
                     this.write_vote_file()
                 });
                 if written.is_ok() {
+                    self.state.lock().durable_term = vote.leader_id.term;
                     self.backlog.note_durable_vote();
                 }
             }

@@ -6,6 +6,7 @@ mod damage;
 mod large;
 mod links;
 mod members;
+mod older_copy;
 mod single;
 mod support;
 mod voters;

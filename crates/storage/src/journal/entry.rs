@@ -70,6 +70,17 @@ pub struct Refused {
     pub reason: Arc<str>,
 }
 
+/// State of the node's metadata folder: the folder holds at least this much unless it is an older copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataNote {
+    /// Number of the quorum's member that the folder is.
+    pub member: u64,
+    /// Index of the newest entry that the node acted upon and that is durable in the folder.
+    pub index: u64,
+    /// Term of the newest vote that is durable in the folder.
+    pub term: u64,
+}
+
 /// A fact about one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
@@ -127,6 +138,8 @@ pub enum Entry {
     Begun(Uuid),
     /// The process was registered: which ones had the directory before does not matter any more.
     Joined(Uuid),
+    /// The newest state of the node's metadata folder, by which an older copy of that folder is recognised. Level 2.
+    MetadataNoted(MetadataNote),
     /// A fact about a partition.
     Of(Key, Fact),
 }
@@ -139,6 +152,7 @@ impl Entry {
     pub fn level(&self) -> u8 {
         match self {
             Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => 1,
+            Entry::MetadataNoted(_) => 2,
             Entry::Of(_, fact) => fact.level(),
         }
     }
@@ -190,6 +204,8 @@ const DERIVED: u8 = 17;
 const BEGUN: u8 = 18;
 const JOINED: u8 = 19;
 const COMPACTED: u8 = 20;
+/// A reader must not skip these notes: the node would vote with an older copy of its metadata folder.
+const METADATA_NOTED: u8 = 22;
 
 /// Kinds of a [later release](later_release): an entry without fields at a level of its own, and one that earlier releases
 /// skip.
@@ -221,6 +237,12 @@ impl EntryWriter {
             }
             Entry::Begun(process) => self.put_process(BEGUN, *process),
             Entry::Joined(process) => self.put_process(JOINED, *process),
+            Entry::MetadataNoted(note) => {
+                self.bytes.push(METADATA_NOTED);
+                for field in [note.member, note.index, note.term] {
+                    self.bytes.extend_from_slice(&field.to_be_bytes());
+                }
+            }
             Entry::Of(key, fact) => self.put_fact(*key, fact),
         }
     }
@@ -363,6 +385,11 @@ impl<'a> EntryReader<'a> {
                 STARTED => return Ok(Some(Entry::Started(Timestamp(self.reader.i64()?)))),
                 BEGUN => return Ok(Some(Entry::Begun(Uuid(self.reader.array()?)))),
                 JOINED => return Ok(Some(Entry::Joined(Uuid(self.reader.array()?)))),
+                METADATA_NOTED => {
+                    let (member, index) = (self.reader.u64()?, self.reader.u64()?);
+                    let note = MetadataNote { member, index, term: self.reader.u64()? };
+                    return Ok(Some(Entry::MetadataNoted(note)));
+                }
                 LATER if later_release::is_played() => {}
                 kind => {
                     let key = self.key.ok_or(Unreadable::new("an entry is about no partition"))?;
@@ -489,6 +516,7 @@ mod tests {
             Entry::Started(_) => STARTED,
             Entry::Begun(_) => BEGUN,
             Entry::Joined(_) => JOINED,
+            Entry::MetadataNoted(_) => METADATA_NOTED,
             Entry::Of(_, fact) => match fact {
                 Fact::Opened(_) => OPENED,
                 Fact::Checkpoint(_) => CHECKPOINT,
@@ -559,6 +587,7 @@ mod tests {
             Entry::Started(Timestamp(5)),
             Entry::Begun(Uuid([2; 16])),
             Entry::Joined(Uuid([3; 16])),
+            Entry::MetadataNoted(MetadataNote { member: (7 << 32) | 1, index: 9, term: 4 }),
         ];
         whole.into_iter().chain(facts.map(|fact| Entry::Of(key, fact))).collect()
     }

@@ -31,7 +31,7 @@ mod state;
 mod writer;
 
 pub use codec::Unreadable;
-pub use entry::{Checkpoint, Entry, Fact, Key, Opened, Refused};
+pub use entry::{Checkpoint, Entry, Fact, Key, MetadataNote, Opened, Refused};
 pub use load::{JOURNAL, Loaded, SNAPSHOT, decode, load};
 pub use model::level::{JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN};
 pub use state::{PROCESSES_MAX, PartitionState, State};

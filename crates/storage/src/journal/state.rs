@@ -8,7 +8,9 @@ use model::{BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicPa
 use model::level::{JOURNAL_LEVEL_MAX, JOURNAL_LEVEL_MIN};
 
 use super::codec::Unreadable;
-use super::entry::{Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, Opened, Refused};
+use super::entry::{
+    Checkpoint, Entry, EntryReader, EntryWriter, Fact, Key, MetadataNote, Opened, Refused,
+};
 use crate::meta_properties::MetaProperties;
 use crate::{ActiveSegment, Derived, SealedSegment};
 
@@ -199,6 +201,8 @@ pub struct State {
     /// [`Uuid::ZERO`] if that one is not known. By that a copy is told: the process that was registered last
     /// did not have it. Invariant: at most [`PROCESSES_MAX`].
     pub processes: Vec<Uuid>,
+    /// The newest state of the node's metadata folder that was noted; `None` if none was.
+    pub metadata: Option<MetadataNote>,
     /// The wall clock at the last start or stop.
     pub at: Timestamp,
     /// A copy of `meta.properties`.
@@ -231,7 +235,9 @@ impl State {
     pub(super) fn concerning<'a>(&self, entries: &'a [Entry], level: u8) -> Vec<&'a Entry> {
         let mut changed: BTreeMap<Key, bool> = BTreeMap::new();
         let mut concerns = |entry: &Entry| match entry {
-            Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => true,
+            Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) | Entry::MetadataNoted(_) => {
+                true
+            }
             Entry::Of(key, Fact::Opened(_)) => {
                 changed.insert(*key, true);
                 true
@@ -269,6 +275,7 @@ impl State {
             Entry::Started(at) => self.start(*at),
             Entry::Begun(process) => self.begin(*process),
             Entry::Joined(process) => self.processes = vec![*process],
+            Entry::MetadataNoted(note) => self.metadata = Some(*note),
             Entry::Of(key, Fact::Forgotten) => {
                 self.partitions.remove(key).ok_or_else(|| unknown(key))?;
             }
@@ -333,6 +340,9 @@ impl State {
             entries.put(&Entry::Joined(*first));
             others.iter().for_each(|process| entries.put(&Entry::Begun(*process)));
         }
+        if let Some(note) = self.metadata {
+            entries.put(&Entry::MetadataNoted(note));
+        }
         for (key, partition) in &self.partitions {
             State::facts(partition).iter().for_each(|fact| entries.put_fact(*key, fact));
         }
@@ -377,6 +387,9 @@ mod tests {
         let entries = [Entry::Started(Timestamp(1))];
         assert_eq!(state.concerning(&entries, 1).len(), 1);
         assert_eq!(state.concerning(&entries, 0).len(), 0);
+        let noted = [Entry::MetadataNoted(MetadataNote { member: 1, index: 2, term: 3 })];
+        assert_eq!(state.concerning(&noted, 1).len(), 0);
+        assert_eq!(state.concerning(&noted, 2).len(), 1);
     }
 
     #[test]

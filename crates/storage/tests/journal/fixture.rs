@@ -6,7 +6,9 @@ use std::sync::Arc;
 use fastrand::Rng;
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use storage::disk::{Disk, SimDisk};
-use storage::journal::{Checkpoint, Entry, Fact, Journal, Key, Opened, Refused, State};
+use storage::journal::{
+    Checkpoint, Entry, Fact, Journal, Key, MetadataNote, Opened, Refused, State,
+};
 use storage::{ActiveSegment, Derived, SealedSegment};
 
 pub fn dir() -> &'static Path {
@@ -43,8 +45,12 @@ pub fn random_entry(rng: &mut Rng) -> Entry {
 pub fn random_entry_of(partitions: u8, offsets: i64, rng: &mut Rng) -> Entry {
     if rng.u8(..40) == 0 {
         let process = Uuid([rng.u8(..9); 16]);
-        return match rng.u8(..3) {
+        return match rng.u8(..4) {
             0 => Entry::Started(Timestamp(rng.i64(0..1000))),
+            2 => {
+                let (member, index) = (rng.u64(0..9), rng.u64(0..1000));
+                Entry::MetadataNoted(MetadataNote { member, index, term: rng.u64(0..9) })
+            }
             1 => Entry::Begun(process),
             _ => Entry::Joined(process),
         };
