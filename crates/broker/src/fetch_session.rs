@@ -86,6 +86,18 @@ impl FetchSession {
         self.slots.len()
     }
 
+    /// The bytes that the limits of all partitions allow together, but at most `bytes_max`, and at least one of them.
+    pub fn allowed_bytes(&self, bytes_max: u64) -> u64 {
+        let mut allowed = 0_u64;
+        for entry in self.entries.iter().flatten() {
+            if allowed >= bytes_max {
+                break;
+            }
+            allowed = allowed.saturating_add(entry.wanted.max_bytes as u64);
+        }
+        allowed.max(1).min(bytes_max)
+    }
+
     /// Adds a partition, or changes what is wanted of it; either way it will be looked at.
     pub fn want(&mut self, topic: TopicKey, partition_index: i32, wanted: Wanted) {
         let slot = match self.slots.get(&(topic.clone(), partition_index)) {

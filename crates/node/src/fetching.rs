@@ -352,6 +352,7 @@ mod tests {
             last_stable: Offset(60),
             log_start: Offset(2),
             diverging: Some((LeaderEpoch(3), Offset(40))),
+            is_segments_behind: false,
         };
         let partition = PartitionIndex(1);
         let frame = answer(9, ErrorCode::None, &answering::found(partition, &read));

@@ -75,6 +75,9 @@ pub struct Read {
     pub log_start: Offset,
     /// The reader's history is not ours: the last leader epoch in common and where it ended.
     pub diverging: Option<(LeaderEpoch, Offset)>,
+    /// The offset lies in an earlier segment than the end that the reader may see: an answer is of one segment, and does
+    /// not grow by waiting.
+    pub is_segments_behind: bool,
 }
 
 /// How often a look-up is begun anew because retention or compaction has put files away under it.
@@ -127,6 +130,7 @@ impl Partition {
             last_stable,
             log_start: state.log.log_start_offset(),
             diverging: diverging(&state, request),
+            is_segments_behind: false,
         };
         if read.diverging.is_some() {
             return Ok((read, lookups));
@@ -148,6 +152,7 @@ impl Partition {
             return Ok((read, lookups));
         }
         let ReadRequest { cursor, offset, max_bytes, at_least_one, .. } = *request;
+        read.is_segments_behind = state.log.is_segments_behind(offset, limit);
         read.slice = state.log.read_at_once(&cursor, offset, limit, max_bytes);
         if read.slice.is_none() {
             lookups.slice =

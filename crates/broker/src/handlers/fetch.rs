@@ -4,6 +4,8 @@
 //!   offset on; large ranges leave by `sendfile`, small ones are copied behind their header.
 //! - Waits for `min_bytes` until `max_wait_ms`; an append wakes exactly the sessions that watch the
 //!   partition. The first batch is given even if it is larger than asked for (KIP-74).
+//! - Bytes that only a limit of the request holds back count toward `min_bytes`, as in Kafka, which cuts batches at the
+//!   limit; a fetch from a segment before the last one is answered at once; `min_bytes` is at most the sum of the limits.
 //! - A request for which no file can be opened, and which has nothing else to answer, waits until one was
 //!   closed: for `max_wait_ms`, at least one second.
 //! - v7 sessions (KIP-227); v9 leader epochs (KIP-320); v12 divergence (KIP-595); v13 topic ids
@@ -119,6 +121,8 @@ struct Found {
 struct Look {
     found: Vec<Found>,
     bytes: u64,
+    /// `bytes`, and those that only a limit of the request holds back.
+    reachable_bytes: u64,
     /// Something that must not wait for `min_bytes`.
     urgent: bool,
 }
@@ -171,6 +175,7 @@ pub fn begin(
         }
         Err(code) => fetch.error_code = code,
     }
+    fetch.cap_min_bytes();
     request.shrink();
     Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))
 }
@@ -240,6 +245,16 @@ impl FetchInProgress {
         self.full = false;
         self.held = Held::Session(shared);
         Ok(())
+    }
+
+    /// Lowers `min_bytes` to the bytes that the limits of all partitions allow together.
+    fn cap_min_bytes(&mut self) {
+        let min_bytes = self.min_bytes;
+        let allowed = |session: &FetchSession| session.allowed_bytes(min_bytes);
+        self.min_bytes = match &self.held {
+            Held::Own(session) => allowed(session),
+            Held::Session(shared) => allowed(&shared.lock().session),
+        };
     }
 
     /// Writes the answer if there is enough of it, or it is time.
@@ -386,7 +401,8 @@ impl Terms<'_> {
             self.is_put_off.set(false);
             self.has_news.set(false);
             let look = self.look(session);
-            let enough = look.urgent || look.bytes >= self.min_bytes || session.is_empty();
+            let enough =
+                look.urgent || look.reachable_bytes >= self.min_bytes || session.is_empty();
             let waits_for_file = self.is_put_off.get() && look.bytes == 0 && !look.urgent;
             if (enough || !self.may_wait) && !waits_for_file {
                 self.tell(session, &look);
@@ -407,6 +423,9 @@ impl Terms<'_> {
             let found = self.look_at(session, slot, left as u32, look.bytes == 0);
             let entry = session.entry_mut(slot);
             let size = found.result.as_ref().map_or(0, size_bytes);
+            let reachable =
+                found.result.as_ref().map_or(0, |read| self.reachable(entry, read, left));
+            look.reachable_bytes = look.reachable_bytes.saturating_add(reachable);
             let urgent = match &found.result {
                 Ok(read) => read.diverging.is_some(),
                 Err(_) => true,
@@ -524,6 +543,7 @@ impl Terms<'_> {
             last_stable: high_watermark,
             log_start: partition.with_log(|log| log.log_start_offset()),
             diverging: None,
+            is_segments_behind: false,
         }
     }
 
@@ -532,11 +552,31 @@ impl Terms<'_> {
     /// does not mention it.
     fn is_exhausted(&self, entry: &Entry, result: &Result<Read, ErrorCode>) -> bool {
         let Ok(read) = result else { return false };
-        let end = match self.isolation {
+        read.slice.is_none() && entry.wanted.offset >= self.visible_end(read)
+    }
+
+    /// The offset up to which the client may read. For a replica: at least up to it.
+    fn visible_end(&self, read: &Read) -> Offset {
+        match self.isolation {
             Isolation::Stable => read.last_stable,
             Isolation::Committed | Isolation::LogEnd => read.high_watermark,
-        };
-        read.slice.is_none() && entry.wanted.offset >= end
+        }
+    }
+
+    /// The bytes of a partition that count toward `min_bytes`, where the request has room for `left` more bytes: an
+    /// answer has whole batches, and stops before the first one that exceeds a limit.
+    fn reachable(&self, entry: &Entry, read: &Read, left: u64) -> u64 {
+        if read.is_segments_behind {
+            return u64::MAX;
+        }
+        let size = size_bytes(read);
+        let next =
+            read.slice.as_ref().map_or(Some(entry.wanted.offset), |slice| slice.next.offset());
+        // The offset behind a slice is known unless a limit has cut it.
+        match next.is_some_and(|next| next >= self.visible_end(read)) {
+            true => size,
+            false => size.max(left.min(entry.wanted.max_bytes as u64)),
+        }
     }
 
     /// Nothing was sent: what was found stays to be found, unless it was nothing.

@@ -149,6 +149,94 @@ async fn a_long_poll_waits_for_min_bytes() {
     broker.stop().await;
 }
 
+/// Limits of one fetch, and whether a backlog of `BACKLOG` batches in each partition answers it at once.
+struct LimitRow {
+    min_bytes: i32,
+    max_bytes: i32,
+    partition_max_bytes: i32,
+    partitions: i32,
+}
+
+/// Batches of about a kilobyte in each partition.
+const BACKLOG: usize = 12;
+
+/// A backlog that only the limits of the request hold back is enough: Kafka cuts a batch at the limit and so reaches
+/// `min_bytes`. Where the limits of the partitions are smaller than `min_bytes` together, no wait could help.
+#[tokio::test]
+async fn a_backlog_behind_limits_is_not_waited_with() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic_of("limits", 3, &[]).await;
+    let one = batch(&["x".repeat(1000).as_str()]);
+    let size = one.len() as i32;
+    for partition in 0..3 {
+        for _ in 0..BACKLOG {
+            let mut produce = produce_request("limits", -1, one.clone());
+            produce.topic_data[0].partition_data[0].index = partition;
+            let answer = conn.call(&produce, PRODUCE).await;
+            assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        }
+    }
+    let row = |min_bytes, max_bytes, partition_max_bytes, partitions| LimitRow {
+        min_bytes,
+        max_bytes,
+        partition_max_bytes,
+        partitions,
+    };
+    let rows = [
+        // Both limits lie inside of a batch.
+        row(3 * size + 7, 1 << 20, 3 * size + 7, 1),
+        row(3 * size + 7, 3 * size + 7, 1 << 20, 1),
+        row(1, 1 << 20, size / 2, 1),
+        row(size / 2, size / 2, size / 2, 1),
+        // The limits of all partitions together.
+        row(3 * (2 * size + 1), 1 << 20, 2 * size + 1, 3),
+        row(5 * size - 1, 5 * size - 1, 2 * size + 1, 3),
+        row(4 * size, 4 * size, size - 1, 3),
+        // `min_bytes` beyond all limits.
+        row(1 << 20, 1 << 20, 2 * size, 1),
+        row(1 << 20, 1 << 20, 2 * size, 3),
+        row(i32::MAX, 4 * size + 1, 1 << 20, 3),
+    ];
+    for LimitRow { min_bytes, max_bytes, partition_max_bytes, partitions } in rows {
+        for has_session in [false, true] {
+            let mut poll = fetch_request("limits", 0);
+            (poll.min_bytes, poll.max_bytes, poll.max_wait_ms) = (min_bytes, max_bytes, FOREVER_MS);
+            poll.session_epoch = if has_session { 0 } else { -1 };
+            let mut wanted: Vec<_> =
+                (0..partitions).map(|partition| fetch_partition(partition, 0)).collect();
+            for partition in &mut wanted {
+                partition.partition_max_bytes = partition_max_bytes;
+            }
+            poll.topics[0].partitions = wanted;
+            // The fixture gives up an answer that does not come.
+            let answer = conn.call(&poll, FETCH).await;
+            assert!(
+                !headers(&answer.responses[0].partitions[0]).is_empty(),
+                "{min_bytes} of {max_bytes}"
+            );
+        }
+    }
+    broker.stop().await;
+}
+
+/// An answer has batches of one segment: behind the end of an earlier one it does not grow by waiting.
+#[tokio::test]
+async fn the_rest_of_an_earlier_segment_is_not_waited_with() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("rolled", &[("internal.segment.bytes", "4000")]).await;
+    let one = batch(&["x".repeat(1000).as_str()]);
+    for _ in 0..7 {
+        conn.append("rolled", one.clone()).await;
+    }
+    let mut poll = fetch_request("rolled", 1);
+    (poll.min_bytes, poll.max_wait_ms) = (6 * one.len() as i32, FOREVER_MS);
+    let answer = conn.call(&poll, FETCH).await;
+    assert_eq!(headers(&answer.responses[0].partitions[0])[0].base_offset.0, 1);
+    broker.stop().await;
+}
+
 #[tokio::test]
 async fn a_long_poll_ends_after_max_wait_with_what_there_is() {
     let broker = Broker::start(&[]).await;

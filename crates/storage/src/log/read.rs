@@ -194,6 +194,12 @@ impl Log {
         Stamps::new(self.dense_from.unwrap_or(Offset(i64::MAX)), offset, epochs)
     }
 
+    /// Whether `offset` lies in a segment before the one in which a reader that may see up to `limit` ends. True only of
+    /// a limit in the active segment.
+    pub fn is_segments_behind(&self, offset: Offset, limit: Offset) -> bool {
+        self.segments.last().is_some_and(|active| offset < active.base && active.base <= limit)
+    }
+
     /// Counts what makes positions in files mean something else: a look-up from before is void.
     pub fn generation(&self) -> u64 {
         self.generation
