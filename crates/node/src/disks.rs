@@ -236,9 +236,8 @@ mod tests {
     fn only_quick_disks_with_room_take_leaderships() {
         let of = |ms, lacks_room| ProbeReport {
             oldest_operation: Duration::from_millis(ms),
-            last_ended: Duration::ZERO,
             lacks_room,
-            declines_leaderships: false,
+            ..ProbeReport::default()
         };
         assert!(is_healthy(&of(99, false)) && !is_healthy(&of(100, false)));
         assert!(!is_healthy(&of(0, true)) && !hangs(&of(499, true)) && hangs(&of(500, false)));

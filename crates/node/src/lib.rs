@@ -19,6 +19,7 @@ pub mod fetching;
 pub mod heartbeats;
 pub mod log_ends;
 pub mod mutants;
+pub mod pauses;
 pub mod probe_book;
 pub mod probes;
 pub mod roles;

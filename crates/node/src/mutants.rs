@@ -14,6 +14,8 @@ pub enum Mutant {
     DropsHeartbeatEpochs,
     /// A controller that polled late suspects brokers for its own lateness.
     SuspectsForOwnLateness,
+    /// A suspicion of a paused broker counts as wrong.
+    PausesAreWrongSuspicions,
     /// Preferred leaderships return to a directory as soon as it is healthy.
     ReturnsAtOnce,
     /// A leadership that moved for a sick disk moves again at once.

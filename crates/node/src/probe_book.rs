@@ -53,7 +53,7 @@ impl ProbeBook {
         if is_newest {
             self.reports.insert(broker, (sent_at, report));
         }
-        self.suspicion.answered(now, sent_at, broker)
+        self.suspicion.answered(now, sent_at, broker, &report.pauses)
     }
 
     /// Takes the report of this node.

@@ -5,12 +5,15 @@
 //! a report: 1 version (1)   4 age of the oldest unfinished disk operation, ms
 //!           4 time since an operation last ended in each log directory, ms   1 flags
 //!           flags: 1 a log directory has no room   2 the broker declines leaderships
+//!           1 number of pauses, for each: 4 its length, ms   4 time since it ended, ms
 //! ```
 //!
 //! A later version appends fields: a reader ignores bytes behind the ones it knows. A release without probes declines the
 //! service, which shows that its process runs.
 
 use std::time::Duration;
+
+use crate::pauses::{PAUSES_MAX, Pause, RecentPauses};
 
 /// Version that is written.
 const VERSION: u8 = 1;
@@ -50,6 +53,8 @@ pub struct ProbeReport {
     pub lacks_room: bool,
     /// Whether the broker takes no leadership back yet: a log directory was sick a while ago.
     pub declines_leaderships: bool,
+    /// Newest pauses of the broker's process, in whole milliseconds. None from a release that does not report them.
+    pub pauses: RecentPauses,
 }
 
 impl ProbeReport {
@@ -62,6 +67,11 @@ impl ProbeReport {
         bytes.extend_from_slice(&ms(self.oldest_operation).to_be_bytes());
         bytes.extend_from_slice(&ms(self.last_ended).to_be_bytes());
         bytes.push(flags);
+        bytes.push(self.pauses.iter().count() as u8);
+        for pause in self.pauses.iter() {
+            bytes.extend_from_slice(&ms(pause.length).to_be_bytes());
+            bytes.extend_from_slice(&ms(pause.ended_ago).to_be_bytes());
+        }
         bytes
     }
 
@@ -70,14 +80,28 @@ impl ProbeReport {
         let (_, rest) = bytes.split_first()?;
         let (age, rest) = rest.split_first_chunk()?;
         let (ended, rest) = rest.split_first_chunk()?;
-        let flags = rest.first()?;
+        let (flags, rest) = rest.split_first()?;
         Some(ProbeReport {
             oldest_operation: Duration::from_millis(u32::from_be_bytes(*age).into()),
             last_ended: Duration::from_millis(u32::from_be_bytes(*ended).into()),
             lacks_room: flags & NO_ROOM != 0,
             declines_leaderships: flags & DECLINES != 0,
+            pauses: decode_pauses(rest),
         })
     }
+}
+
+/// Reads the pauses. Absent bytes and incomplete pauses have none.
+fn decode_pauses(bytes: &[u8]) -> RecentPauses {
+    let Some((count, rest)) = bytes.split_first() else { return RecentPauses::default() };
+    let ms = |bytes: &[u8]| {
+        let bytes = bytes.try_into().expect("chunks of eight bytes");
+        Duration::from_millis(u32::from_be_bytes(bytes).into())
+    };
+    let pauses = rest.chunks_exact(8).take(usize::from(*count).min(PAUSES_MAX));
+    RecentPauses::new(
+        pauses.map(|pair| Pause { length: ms(&pair[..4]), ended_ago: ms(&pair[4..]) }),
+    )
 }
 
 #[cfg(test)]
@@ -102,15 +126,30 @@ mod tests {
             last_ended: Duration::from_millis(258),
             lacks_room: false,
             declines_leaderships: true,
+            pauses: RecentPauses::default(),
         };
         let mut bytes = report.encode();
-        assert_eq!(bytes, [1, 0, 0, 5, 220, 0, 0, 1, 2, 2], "as other releases write it");
+        assert_eq!(bytes, [1, 0, 0, 5, 220, 0, 0, 1, 2, 2, 0], "as other releases write it");
         assert_eq!(ProbeReport::decode(&bytes), Some(report));
-        for cut in 0..bytes.len() {
+        assert_eq!(ProbeReport::decode(&bytes[..10]), Some(report), "a release without pauses");
+        for cut in 0..10 {
             assert_eq!(ProbeReport::decode(&bytes[..cut]), None);
         }
         bytes.push(9);
         bytes[0] = 2;
         assert_eq!(ProbeReport::decode(&bytes), Some(report), "a newer field");
+    }
+
+    #[test]
+    fn pauses_and_back() {
+        let second = Duration::from_secs(1);
+        let pauses = [(3, 7), (2, 60)]
+            .map(|(length, ago)| Pause { length: second * length, ended_ago: second * ago });
+        let report = ProbeReport { pauses: RecentPauses::new(pauses), ..Default::default() };
+        let bytes = report.encode();
+        assert_eq!(bytes.len(), 11 + 2 * 8);
+        assert_eq!(ProbeReport::decode(&bytes), Some(report));
+        let read = ProbeReport::decode(&bytes[..bytes.len() - 1]).unwrap();
+        assert_eq!(read.pauses.iter().collect::<Vec<_>>(), pauses[..1], "an incomplete pause");
     }
 }

@@ -4,8 +4,9 @@
 //! leaderships and ISR memberships to brokers that answer. The first answer ends the suspicion. Heartbeats do not count as
 //! answers: where only the way from the controller to the broker is cut, the broker gets no metadata and must not lead.
 //!
-//! A broker is suspected only if the controller's own timer was on time and another broker answered. After two suspicions
-//! that an answer ended within ten minutes, the session alone decides for ten minutes.
+//! A broker is suspected only if the controller's own timer was on time and another broker answered. After two wrong
+//! suspicions within ten minutes, the session alone decides for ten minutes. A suspicion that an answer ends was wrong unless
+//! the broker reports that its process was paused when the suspicion began.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +16,9 @@ use metadata::decide::BrokerRef;
 use model::{BrokerEpoch, BrokerId, Moment};
 
 use crate::mutants::{Mutant, is_planted};
+use crate::pauses::RecentPauses;
 
-/// Suspicions ended by an answer, within [`WRONG_WITHIN`], that exempt a broker.
+/// Wrong suspicions within [`WRONG_WITHIN`] that exempt a broker.
 const WRONG_MAX: usize = 2;
 /// Period in which wrong suspicions are counted, and for which an exempt broker is not suspected.
 const WRONG_WITHIN: Duration = Duration::from_secs(600);
@@ -66,7 +68,7 @@ struct Probed {
     probed_at: Option<Moment>,
     redialed_at: Option<Moment>,
     suspected_at: Option<Moment>,
-    /// Ends of suspicions by an answer, in order.
+    /// Ends of wrong suspicions, in order.
     wrong: Vec<Moment>,
     exempt_until: Option<Moment>,
 }
@@ -105,19 +107,29 @@ impl Suspicion {
         Suspicion { times, brokers: BTreeMap::new(), former, polled_at: now }
     }
 
-    /// A broker answered a probe that was sent at `sent_at`. Returns the length of the suspicion that this ends, if any.
-    pub fn answered(&mut self, now: Moment, sent_at: Moment, broker: BrokerId) -> Option<Duration> {
+    /// A broker answered a probe that was sent at `sent_at`, and reported its pauses. Returns the length of the suspicion
+    /// that this ends, if any.
+    pub fn answered(
+        &mut self,
+        now: Moment,
+        sent_at: Moment,
+        broker: BrokerId,
+        pauses: &RecentPauses,
+    ) -> Option<Duration> {
         let probed = self.brokers.get_mut(&broker)?;
         (probed.answered_at, probed.redialed_at) = (now, None);
         probed.probed_at = probed.probed_at.max(Some(sent_at));
-        let suspected_at = probed.suspected_at.take()?;
+        let suspected_for = now.since(probed.suspected_at.take()?);
+        if pauses.include(suspected_for) && !is_planted(Mutant::PausesAreWrongSuspicions) {
+            return Some(suspected_for);
+        }
         probed.wrong.retain(|at| now.since(*at) < WRONG_WITHIN);
         probed.wrong.push(now);
         if probed.wrong.len() >= WRONG_MAX {
             probed.wrong.clear();
             probed.exempt_until = Some(now.plus(WRONG_WITHIN));
         }
-        Some(now.since(suspected_at))
+        Some(suspected_for)
     }
 
     /// Whether a broker answered a probe of the last `fresh`.
@@ -206,6 +218,7 @@ mod tests {
     use model::Uuid;
 
     use super::*;
+    use crate::pauses::Pause;
 
     const ME: BrokerId = BrokerId(1);
     const TWO: BrokerId = BrokerId(2);
@@ -247,7 +260,7 @@ mod tests {
         let mut found = Vec::new();
         for ms in ms.step_by(250) {
             for broker in answering {
-                it.answered(at(ms), at(ms), *broker);
+                it.answered(at(ms), at(ms), *broker, &RecentPauses::default());
             }
             let due = it.poll(at(ms), &image(), ME);
             if !due.redial.is_empty() || !due.begun.is_empty() {
@@ -276,7 +289,10 @@ mod tests {
         );
         assert!(it.is_suspected(TWO) && !it.is_fresh(at(2_750), TWO));
         assert_eq!(suspects(&mut it, 3_000), [2]);
-        assert_eq!(it.answered(at(3_100), at(3_000), TWO), Some(Duration::from_millis(350)));
+        assert_eq!(
+            it.answered(at(3_100), at(3_000), TWO, &RecentPauses::default()),
+            Some(Duration::from_millis(350))
+        );
         assert_eq!(suspects(&mut it, 3_250), [0; 0]);
         assert!(it.is_fresh(at(3_250), TWO));
     }
@@ -286,7 +302,7 @@ mod tests {
         let mut it = suspicion();
         run(&mut it, 0..1_000, &[TWO, THREE]);
         for ms in (1_000..9_000).step_by(250) {
-            it.answered(at(ms), at(ms - 800), TWO);
+            it.answered(at(ms), at(ms - 800), TWO, &RecentPauses::default());
             assert!(ms < 1_500 || !it.is_fresh(at(ms), TWO));
             assert_eq!(run(&mut it, ms..ms + 250, &[THREE]), []);
         }
@@ -303,7 +319,7 @@ mod tests {
     fn a_late_controller_suspects_no_broker_for_that() {
         let mut it = suspicion();
         run(&mut it, 0..1_000, &[TWO, THREE]);
-        it.answered(at(9_000), at(9_000), THREE);
+        it.answered(at(9_000), at(9_000), THREE, &RecentPauses::default());
         assert_eq!(it.poll(at(9_000), &image(), ME), SuspicionDue::default());
         assert_eq!(run(&mut it, 9_250..10_250, &[THREE]), []);
     }
@@ -314,7 +330,7 @@ mod tests {
         crate::mutants::plant(Some(Mutant::SuspectsForOwnLateness));
         let mut it = suspicion();
         run(&mut it, 0..1_000, &[TWO, THREE]);
-        it.answered(at(9_000), at(9_000), THREE);
+        it.answered(at(9_000), at(9_000), THREE, &RecentPauses::default());
         let due = it.poll(at(9_000), &image(), ME);
         crate::mutants::plant(None);
         assert_eq!(due.redial, [TWO]);
@@ -330,6 +346,45 @@ mod tests {
         }
         assert_eq!(run(&mut it, 7_000..600_000, &[THREE]), []);
         assert_eq!(run(&mut it, 600_000..610_000, &[THREE]).len(), 2);
+    }
+
+    /// Three silences of three seconds, each from `begin` and with these pauses, as reported in the answer that ends it.
+    /// Returns how many of them led to a suspicion.
+    fn suspicions_of_three(pauses: RecentPauses) -> usize {
+        let mut it = suspicion();
+        run(&mut it, 0..1_000, &[TWO, THREE]);
+        let mut begun = 0;
+        for begin in [1_000, 5_000, 9_000] {
+            let found = run(&mut it, begin..begin + 3_000, &[THREE]);
+            begun += found.iter().filter(|(_, due)| !due.begun.is_empty()).count();
+            it.answered(at(begin + 3_000), at(begin + 2_900), TWO, &pauses);
+            run(&mut it, begin + 3_000..begin + 4_000, &[TWO, THREE]);
+        }
+        begun
+    }
+
+    #[test]
+    fn a_suspicion_of_a_paused_broker_is_not_wrong() {
+        let pause = |length, ended_ago| {
+            let ms = Duration::from_millis;
+            RecentPauses::new([Pause { length: ms(length), ended_ago: ms(ended_ago) }])
+        };
+        // Suspicions begin 1,250 ms before the answer.
+        assert_eq!(suspicions_of_three(pause(2_900, 50)), 3);
+        assert_eq!(suspicions_of_three(RecentPauses::default()), 2, "its control thread ran");
+        assert_eq!(suspicions_of_three(pause(1_100, 50)), 2, "it was paused afterwards");
+        assert_eq!(suspicions_of_three(pause(1_000, 1_500)), 2, "it was paused before");
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn where_pauses_count_as_wrong_a_third_one_is_not_suspected() {
+        crate::mutants::plant(Some(Mutant::PausesAreWrongSuspicions));
+        let length = Duration::from_millis(2_900);
+        let pauses = RecentPauses::new([Pause { length, ended_ago: Duration::ZERO }]);
+        let begun = suspicions_of_three(pauses);
+        crate::mutants::plant(None);
+        assert_eq!(begun, 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::Moment;
 use node::disks::{DirectoryCondition, DirectoryHealth, replicas_to_relieve};
+use node::pauses::PauseClock;
 use node::probes::ProbeReport;
 use parking_lot::Mutex;
 use storage::disk::{Disk as _, OperationAges, TimedDisk};
@@ -44,6 +45,10 @@ pub struct SickDisks {
     disk: TimedDisk,
     courses: Mutex<Vec<DirectoryCourse>>,
     observed_at: Mutex<Option<Moment>>,
+    /// Time zero of `pauses`.
+    started: Instant,
+    /// Pauses of the process, ticked by the control thread with each observation.
+    pauses: Mutex<PauseClock>,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +70,8 @@ impl SickDisks {
             disk: disk.clone(),
             courses: Mutex::new(courses),
             observed_at: Mutex::default(),
+            started: Instant::now(),
+            pauses: Mutex::default(),
         }
     }
 
@@ -93,7 +100,13 @@ impl SickDisks {
             last_ended: used().map(|(at, _)| self.ages[at].last_ended()).max().unwrap_or_default(),
             lacks_room: used().any(|(_, directory)| directory.room().is_full()),
             declines_leaderships,
+            pauses: self.pauses.lock().recent(self.elapsed()),
         }
+    }
+
+    /// Time of this process, on the clock of its pauses.
+    fn elapsed(&self) -> Moment {
+        Moment::START.plus(self.started.elapsed())
     }
 
     /// Writes a small file to each directory in which no write or sync ended lately: the active controller demands a proof
@@ -178,6 +191,7 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
     let mut next = Instant::now();
     loop {
         ticks.tick().await;
+        disks.pauses.lock().tick(disks.elapsed());
         let sick = disks.observe(server.clock.moment());
         if sick.is_empty() || Instant::now() < next || server.is_stopping() {
             continue;

@@ -30,3 +30,26 @@ fn a_paused_broker_loses_its_leaderships_within_its_session_and_comes_back() {
     assert_eq!(kept(&up.bootstrap), (0..600).collect());
     up.stop();
 }
+
+#[test]
+fn a_broker_that_is_paused_again_and_again_is_suspected_each_time() {
+    let (_place, folder) = place();
+    // Only suspicion can move leaderships within the limit of this test.
+    let patient = ["broker.session.timeout.ms=600000", "replica.lag.time.max.ms=600000"];
+    let up = Up::of(&folder, 3, &patient.map(|set| ["--set", set]).concat());
+    up.run("topic create kept -p 6 -r 3");
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let (silent, others) = (&up.brokers[2], up.addresses()[..2].join(","));
+    for _ in 0..4 {
+        silent.signal(Signal::STOP);
+        // Leaders elsewhere may be of the pause before: the paused broker must leave every ISR.
+        wait_until("every ISR goes on without the paused broker", || {
+            described(&others, "kept").is_some_and(|rows| {
+                rows.iter().all(|(leader, in_sync)| *leader != 3 && *in_sync == 2)
+            })
+        });
+        silent.signal(Signal::CONT);
+        wait_for_all_in_sync(&others, "kept");
+    }
+    up.stop();
+}

@@ -4,6 +4,7 @@ use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::{BrokerId, Moment, PartitionIndex, Timestamp};
 use node::disks::{DirectoryCondition, replicas_to_relieve};
+use node::pauses::RecentPauses;
 use node::probe_book::ProbeBook;
 use node::probes::{ProbeReport, ProbeRequest};
 use node::{ProbeTimes, doubt};
@@ -151,6 +152,7 @@ impl Cluster {
             last_ended: length(self.now.ms_since(condition.ended_at)),
             lacks_room: condition.is_full,
             declines_leaderships: condition.declines,
+            pauses: RecentPauses::default(),
         }
     }
 
