@@ -170,8 +170,8 @@ fn put_aside(
     let topic = image.topic_by_id(topic_id)?;
     let state = topic.partition(index)?;
     let key = LogKey { topic_id, partition: index };
-    // It may be in a directory that could not be opened.
-    if !server.logs.refuses(&key) {
+    let is_missing = server.logs.is_missing(&key);
+    if !server.logs.refuses(&key) && !is_missing {
         return None;
     }
     let name = TopicPartition { topic: Arc::clone(&topic.name), partition: index };
@@ -183,12 +183,17 @@ fn put_aside(
         return None;
     }
     take_out(server, topics, topic_id, index);
+    let follow =
+        |kind| LocalChange { topic: Arc::clone(&topic.name), topic_id, partition: index, kind };
+    if is_missing {
+        let may_be_copied = server.logs.forget_missing(&key, &name);
+        return may_be_copied.then(|| follow(LocalChangeKind::Follow(state.clone())));
+    }
     match server.logs.set_aside(&key, &name) {
         Ok(kept) => {
             let kept = kept?;
             warn!(partition = %name, kept = %kept.display(), "the replica is refused, and others have everything: it is copied anew; what was there is kept");
-            let kind = LocalChangeKind::Follow(state.clone());
-            Some(LocalChange { topic: Arc::clone(&topic.name), topic_id, partition: index, kind })
+            Some(follow(LocalChangeKind::Follow(state.clone())))
         }
         Err(cause) => {
             if server.complaints.is_news(&name, &cause) {
@@ -462,7 +467,10 @@ fn open_missing(
             let key = (wanted.topic_id, wanted.name.partition);
             let settings = Arc::clone(&settings[&wanted.topic_id]);
             // What may be opened soon is led by another broker until then, if one has everything.
-            if opened.as_ref().is_err_and(|cause| is_news || !is_tried_again(cause)) {
+            let key_here = LogKey { topic_id: wanted.topic_id, partition: wanted.name.partition };
+            let is_missing = server.logs.is_missing(&key_here);
+            if opened.as_ref().is_err_and(|cause| is_news || !is_tried_again(cause)) && !is_missing
+            {
                 server.note_refused(wanted.topic_id, wanted.name.partition);
             }
             (key, take_over(server, wanted, settings, opened))

@@ -151,7 +151,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let (controller, broker_epoch) = match &links {
         None => {
             logs.settle_mended(|_| false)?;
-            let returning = Returning { config: &config, logs: &logs };
+            let returning = Returning { config: &config, logs: &logs, has_others: false };
             let image = quorum.image();
             returning.check(&image)?;
             // Nobody else has decided anything, and has a replica that could lead instead.
@@ -176,7 +176,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
                 cluster::elect(Arc::clone(&quorum), Arc::clone(links), wait),
             ));
             let controller = links.controller(&quorum);
-            let returning = Returning { config: &config, logs: &logs };
+            let returning = Returning { config: &config, logs: &logs, has_others: true };
             let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
             register.register.fenced = true;
             let patience = Duration::from_millis(config.membership.registration_ms_max);

@@ -48,6 +48,8 @@ settings! {
         suspect_after_ms: u64 = "highwater.suspect.after.ms",
         /// Whether a leader refuses `acks=0` and `acks=1` while another may have been elected.
         refuses_in_doubt: bool = "highwater.superseded.leader.refuses",
+        /// Time since the start after which replicas in a missing log directory are copied to others, in milliseconds.
+        missing_copied_ms: u64 = "highwater.missing.directory.copy.after.ms",
         /// How long an election by log ends waits for complete replicas, in milliseconds.
         election_wait_ms: u64 = "highwater.election.wait.ms",
         /// How long a start tries to register.

@@ -47,6 +47,8 @@ pub enum Mutant {
     RelievesToAnyReplica,
     /// A replica is relieved although its ISR falls below `min.insync.replicas`.
     RelievesBelowMinimum,
+    /// A replica in a missing log directory is given up for one whose broker is silent or fenced.
+    UnheardReplicasCount,
 }
 
 impl Mutant {
@@ -75,6 +77,9 @@ impl Mutant {
     /// Rules of relief ([`crate::decide::RelieveReplicas`]).
     pub const OF_RELIEF: [Mutant; 3] =
         [Mutant::UnfitJoins, Mutant::RelievesToAnyReplica, Mutant::RelievesBelowMinimum];
+
+    /// Rules of missing log directories ([`crate::decide::GiveUpMissing`]).
+    pub const OF_MISSING: [Mutant; 1] = [Mutant::UnheardReplicasCount];
 }
 
 #[cfg(debug_assertions)]

@@ -99,6 +99,20 @@ impl ProbeBook {
         image.brokers().map(|broker| broker.id).filter(may_lead).collect()
     }
 
+    /// Brokers that answered a probe of this time, and this node.
+    pub fn heard_within(
+        &self,
+        now: Moment,
+        image: &ClusterImage,
+        within: Duration,
+    ) -> Vec<BrokerId> {
+        let is_heard = |id: &BrokerId| {
+            let report = self.reports.get(id);
+            *id == self.me || report.is_some_and(|(at, _)| now.since(*at) <= within)
+        };
+        image.brokers().map(|broker| broker.id).filter(is_heard).collect()
+    }
+
     /// Brokers that may not join an ISR led by `leader`: suspected ones and those with a sick disk. Where the leader has
     /// no room itself, others need none.
     pub fn unfit(&self, now: Moment, image: &ClusterImage, leader: BrokerId) -> Vec<BrokerId> {

@@ -32,6 +32,8 @@ const CLUSTER_ID: &str = "cluster.id";
 const DIRECTORY_ID: &str = "directory.id";
 const JOURNAL_LEVEL: &str = HIGHWATER_JOURNAL;
 const METADATA_LEVEL: &str = HIGHWATER_VERSION;
+/// Key of the line with ids of log directories without which the broker last started. Earlier releases keep the line.
+const MISSING_DIRECTORIES: &str = "highwater.missing.directories";
 const KNOWN_KEYS: [&str; 6] =
     [VERSION, NODE_ID, CLUSTER_ID, DIRECTORY_ID, JOURNAL_LEVEL, METADATA_LEVEL];
 
@@ -126,11 +128,33 @@ impl MetaProperties {
         }
     }
 
+    /// Ids of log directories without which the broker last started, and in which partitions may be.
+    pub fn missing_directories(&self) -> Vec<Uuid> {
+        let lines = self.unknown_lines.iter().filter_map(|line| missing_of(line));
+        lines.flat_map(|ids| ids.split(',')).filter_map(|id| id.trim().parse().ok()).collect()
+    }
+
+    /// The same file with these missing directories.
+    #[must_use]
+    pub fn with_missing_directories(mut self, ids: &[Uuid]) -> MetaProperties {
+        self.unknown_lines.retain(|line| missing_of(line).is_none());
+        if !ids.is_empty() {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            self.unknown_lines.push(format!("{MISSING_DIRECTORIES}={}", ids.join(",")));
+        }
+        self
+    }
+
     /// Whether both files name one broker, cluster and directory.
     pub fn has_same_owner(&self, other: &MetaProperties) -> bool {
         let owner = |meta: &MetaProperties| (meta.node_id, meta.directory_id);
         owner(self) == owner(other) && self.cluster_id == other.cluster_id
     }
+}
+
+/// The value of the line with missing directories.
+fn missing_of(line: &str) -> Option<&str> {
+    line.strip_prefix(MISSING_DIRECTORIES)?.strip_prefix('=')
 }
 
 /// A level above 255 is as unreadable as 255 is.
@@ -278,6 +302,16 @@ mod tests {
         let read = MetaProperties::decode(text).unwrap();
         assert_eq!(read.unknown_lines, ["new.key = \\u0041", "highwater.other=2"]);
         assert_eq!(MetaProperties::decode(&read.encode()), Ok(read));
+    }
+
+    #[test]
+    fn missing_directories_are_noted_and_removed() {
+        let ids = [Uuid([1; 16]), Uuid([2; 16])];
+        let noted = meta("c").with_missing_directories(&ids);
+        let read = MetaProperties::decode(&noted.encode()).unwrap();
+        assert_eq!(read.missing_directories(), ids);
+        assert_eq!(read.clone().with_missing_directories(&ids), read);
+        assert_eq!(read.with_missing_directories(&[]), meta("c"));
     }
 
     #[test]

@@ -11,23 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::decide::BrokerRef;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::losses;
 use super::telling::Untold;
-use crate::logs::Directory;
+use crate::logs::{Directory, OutOfReach, UnreachableCause};
 use crate::server::Server;
+use crate::vital;
 
 /// The pause after a report that could not be made.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Time between two reports of replicas that may be in a missing log directory.
+const MISSING_EVERY: Duration = Duration::from_secs(1);
 
 /// Reports until the broker stops, or another process has taken its place: that one says what it has.
 pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
     let mut failures = server.logs.failures();
     let mut updates = server.quorum.subscribe();
     let mut awaited = None;
+    let copied_after = Duration::from_millis(server.config().membership.missing_copied_ms);
+    let due = Instant::now() + copied_after;
     loop {
+        if server.logs.is_incomplete() && Instant::now() >= due {
+            server.logs.allow_copies_of_missing();
+        }
         if server.logs.directories().all(Directory::is_offline) {
             server.end(
                 "every log directory has failed, and nothing can be stored: see the reports above, put the disk \
@@ -57,7 +65,22 @@ pub(super) async fn run(server: Arc<Server>, who: BrokerRef) {
             failed = failures.changed() => if failed.is_err() { return },
             update = updates.next() => if update.is_none() { return },
             () = copied => {}
+            () = sleep(MISSING_EVERY), if server.logs.is_incomplete() => {
+                forget_missing_directories(&server).await;
+            }
         }
+    }
+}
+
+/// Removes the note of missing directories once no partition may be in them.
+async fn forget_missing_directories(server: &Arc<Server>) {
+    let is_missing = |lost: &OutOfReach| matches!(lost.cause, UnreachableCause::Missing { .. });
+    if !server.logs.copies_missing() || server.logs.out_of_reach().iter().any(is_missing) {
+        return;
+    }
+    let logs = Arc::clone(&server.logs);
+    if let Some(Err(cause)) = vital::waiting(move || logs.forget_missing_directories()).await {
+        warn!(%cause, "cannot remove the note of a missing log directory");
     }
 }
 

@@ -45,7 +45,7 @@ pub async fn join(
     quorum: &Quorum,
     controller: &Controller,
     returning: &Returning<'_>,
-    register: RegisterBroker2,
+    mut register: RegisterBroker2,
     patience: Duration,
 ) -> Result<Joined, StartError> {
     let until = Instant::now() + patience;
@@ -61,6 +61,7 @@ pub async fn join(
             let _ = timeout(APPLIED_MAX, quorum.wait_applied(last.index)).await;
         }
         returning.check(&quorum.image())?;
+        returning.leave_out_offline(&mut register);
         registered(quorum, controller, returning, &register, until).await
     };
     let (epoch, index) = tokio::select! {

@@ -7,7 +7,7 @@ use model::{BrokerId, PartitionIndex, TopicId, Uuid};
 use node::roles;
 use storage::journal::Key;
 
-use crate::logs::{Directory, Logs, OutOfReach};
+use crate::logs::{Logs, OutOfReach, UnreachableCause};
 use crate::replicas::Keys;
 
 /// Replicas that a broker cannot answer for.
@@ -17,6 +17,9 @@ pub struct Losses {
     pub gone: Vec<EmptyReplica>,
     /// They leave them only where another replica is complete, by what the controller knows.
     pub doubtful: Keys,
+    /// Whether the doubtful ones may be in a missing log directory: the controller gives each up only while another in-sync
+    /// replica is known to be there.
+    pub missing: bool,
     /// Whether the doubtful ones cannot be served before the broker is started again.
     pub offline: bool,
 }
@@ -58,9 +61,10 @@ pub fn unknown_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Loss
             }
         }
     }
-    if logs.directories().any(Directory::is_unknown) {
+    if logs.is_incomplete() {
         let unknown: Keys = unknown.iter().map(|of| (of.topic_id, of.partition)).collect();
-        return Losses { doubtful: given_up(image, &unknown, me), ..Losses::default() };
+        let doubtful = given_up(image, &unknown, me);
+        return Losses { doubtful, missing: true, ..Losses::default() };
     }
     Losses { gone: unknown, ..Losses::default() }
 }
@@ -100,33 +104,47 @@ pub fn away_replicas(
 }
 
 /// What the controller does not know yet of replicas that are out of reach: first those that stay so, then those that are
-/// to be copied anew where another one is complete, or of which it cannot be written down that they are out of reach.
-pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> [Losses; 2] {
-    let (mut stay, mut copied) = (Vec::new(), Vec::new());
+/// to be copied anew where another one is complete, or of which it cannot be written down that they are out of reach, then
+/// those that may be in a missing directory.
+pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> [Losses; 3] {
+    let (mut stay, mut copied, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let is_noted_anywhere = image.has_offline_replicas();
-    for OutOfReach { key: Key { topic_id, partition }, with_directory } in out_of_reach {
+    for OutOfReach { key: Key { topic_id, partition }, cause } in out_of_reach {
         let topic = image.topic_by_id(*topic_id);
         let state = topic.and_then(|topic| topic.partition(*partition));
         let Some(state) = state.filter(|state| state.replicas.contains(&me)) else { continue };
         let is_noted = !is_noted_anywhere || image.is_offline(me, *topic_id, *partition);
-        let may_be_copied = !with_directory || !is_noted_anywhere;
+        let is_failed = *cause == UnreachableCause::FailedDirectory;
+        let may_be_copied = !is_failed || !is_noted_anywhere;
         if may_be_copied && roles::is_given_up(state, me) {
-            copied.push((*topic_id, *partition));
-        } else if !is_noted && (*with_directory || state.is_complete(me)) {
+            let given_up = match cause {
+                UnreachableCause::Missing { .. } => &mut missing,
+                _ => &mut copied,
+            };
+            given_up.push((*topic_id, *partition));
+        } else if !is_noted && (is_failed || state.is_complete(me)) {
             stay.push((*topic_id, *partition));
         }
     }
     [
         Losses { doubtful: stay, offline: true, ..Losses::default() },
         Losses { doubtful: copied, ..Losses::default() },
+        Losses { doubtful: missing, missing: true, ..Losses::default() },
     ]
 }
 
 /// Replicas out of reach that are to be copied anew: their directories can be used, nothing counts on them any more, and another
 /// one has everything.
 pub fn copied_anew(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> Keys {
-    let refused = out_of_reach.iter().filter(|lost| !lost.with_directory);
-    let keys = refused.map(|lost| (lost.key.topic_id, lost.key.partition));
+    let may_be_copied = |lost: &&OutOfReach| match lost.cause {
+        UnreachableCause::FailedDirectory => false,
+        UnreachableCause::Refused => true,
+        UnreachableCause::Missing { may_be_copied } => may_be_copied,
+    };
+    let keys = out_of_reach
+        .iter()
+        .filter(may_be_copied)
+        .map(|lost| (lost.key.topic_id, lost.key.partition));
     let is_copied_anew = |(topic_id, partition): &(TopicId, PartitionIndex)| {
         let topic = image.topic_by_id(*topic_id);
         let state = topic.and_then(|topic| topic.partition(*partition));
@@ -147,10 +165,12 @@ mod tests {
     use storage::disk::SimDisk;
 
     use super::*;
-    use crate::logs::{Assigned, Process, Wanted};
+    use crate::logs::{Assigned, Directory, Process, Wanted};
 
     const ME: BrokerId = BrokerId(1);
     const TOPIC: TopicId = Uuid([1; 16]);
+    const FAILED: UnreachableCause = UnreachableCause::FailedDirectory;
+    const REFUSED: UnreachableCause = UnreachableCause::Refused;
 
     fn partition(number: i32, isr: &[i32], elr: &[i32], replicas: &[i32]) -> PartitionRecord {
         let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
@@ -216,46 +236,51 @@ mod tests {
 
     #[test]
     fn a_refused_replica_is_copied_anew_as_soon_as_another_one_has_become_complete() {
-        let anew = |image: &ClusterImage, with_directory| {
+        let anew = |image: &ClusterImage, cause| {
             let of = |number| Key { topic_id: TOPIC, partition: PartitionIndex(number) };
-            let lost = (0..6).map(of).map(|key| OutOfReach { key, with_directory });
+            let lost = (0..6).map(of).map(|key| OutOfReach { key, cause });
             copied_anew(image, &lost.collect::<Vec<_>>(), ME)
         };
         let mut image = image(2);
-        assert_eq!(anew(&image, false), keys(&[2]));
-        assert_eq!(anew(&image, true), keys(&[]), "its disk has failed");
+        assert_eq!(anew(&image, REFUSED), keys(&[2]));
+        assert_eq!(anew(&image, FAILED), keys(&[]), "its disk has failed");
+        let missing = |may_be_copied| UnreachableCause::Missing { may_be_copied };
+        assert_eq!(anew(&image, missing(false)), keys(&[]), "its disk may come back");
+        assert_eq!(anew(&image, missing(true)), keys(&[2]));
         // The other one has caught up and is complete, and this one is given up.
         let state = partition(1, &[2], &[], &[1, 2]);
         let leader_epoch = LeaderEpoch(4);
         let state = PartitionRecord { leader_epoch, partition_epoch: 1, ..state };
         image.replay(&MetadataRecord::PartitionChanged2 { topic_id: TOPIC, state }).unwrap();
-        assert_eq!(anew(&image, false), keys(&[1, 2]));
+        assert_eq!(anew(&image, REFUSED), keys(&[1, 2]));
     }
 
     #[test]
     fn what_goes_out_of_reach_is_told_once_and_again_when_another_one_has_become_complete() {
-        let told = |image: &ClusterImage, with_directory| {
+        let told = |image: &ClusterImage, cause| {
             let of = |number| Key { topic_id: TOPIC, partition: PartitionIndex(number) };
-            let lost = (0..6).map(of).map(|key| OutOfReach { key, with_directory });
+            let lost = (0..6).map(of).map(|key| OutOfReach { key, cause });
             let told = to_give_up(image, &lost.collect::<Vec<_>>(), ME);
-            assert!(told[0].offline && !told[1].offline);
+            assert!(told[0].offline && !told[1].offline && told[2].missing);
             told.map(|losses| losses.doubtful)
         };
         let mut before = image(1);
-        assert_eq!(told(&before, true), [keys(&[]), keys(&[0])]);
+        assert_eq!(told(&before, FAILED), [keys(&[]), keys(&[0]), keys(&[])]);
         // A leader that had asked for it before its disk failed.
         let state = partition(1, &[1, 2], &[], &[1, 2]);
         let state = PartitionRecord { partition_epoch: 1, ..state };
         before.replay(&MetadataRecord::PartitionChanged2 { topic_id: TOPIC, state }).unwrap();
-        assert_eq!(told(&before, true), [keys(&[]), keys(&[0, 1])]);
+        assert_eq!(told(&before, FAILED), [keys(&[]), keys(&[0, 1]), keys(&[])]);
         // From level 2 on it is written down of each on a failed disk, and of others that nothing can be copied from.
         let mut image = image(2);
-        assert_eq!(told(&image, true), [keys(&[0, 1, 2, 3]), keys(&[])]);
-        assert_eq!(told(&image, false), [keys(&[1, 3]), keys(&[0])]);
+        assert_eq!(told(&image, FAILED), [keys(&[0, 1, 2, 3]), keys(&[]), keys(&[])]);
+        assert_eq!(told(&image, REFUSED), [keys(&[1, 3]), keys(&[0]), keys(&[])]);
+        let missing = UnreachableCause::Missing { may_be_copied: false };
+        assert_eq!(told(&image, missing), [keys(&[1, 3]), keys(&[]), keys(&[0])]);
         let partitions = vec![PartitionIndex(0), PartitionIndex(2), PartitionIndex(3)];
         let replicas = vec![TopicReplicas { topic_id: TOPIC, partitions }];
         image.replay(&MetadataRecord::ReplicasOffline { broker: ME, replicas }).unwrap();
-        assert_eq!(told(&image, true), [keys(&[1]), keys(&[])]);
+        assert_eq!(told(&image, FAILED), [keys(&[1]), keys(&[]), keys(&[])]);
     }
 
     /// The directories with these names; in the one called `holds` there are all partitions.
@@ -313,7 +338,7 @@ mod tests {
         drop(known);
         disk.flip_bit(Path::new("data/highwater-partitions"), 50, 1);
         let partly = logs(&disk, &["data", "more"], None);
-        let doubtful = Losses { doubtful: keys(&[0]), ..Losses::default() };
+        let doubtful = Losses { doubtful: keys(&[0]), missing: true, ..Losses::default() };
         assert_eq!(unknown_replicas(&image(2), &partly, ME), doubtful);
     }
 }

@@ -2,6 +2,7 @@
 
 use configuration::BrokerConfig;
 use metadata::ClusterImage;
+use metadata::decide::{RELIEF_LEVEL, RegisterBroker2};
 use model::{BrokerId, Uuid};
 
 use super::losses::{self, Losses};
@@ -15,6 +16,8 @@ pub struct Returning<'a> {
     pub config: &'a BrokerConfig,
     /// What it has.
     pub logs: &'a Logs,
+    /// Whether other brokers may have its replicas: then it starts without a log directory that is missing.
+    pub has_others: bool,
 }
 
 impl Returning<'_> {
@@ -23,7 +26,13 @@ impl Returning<'_> {
         let last = assigned(image, None, self.config.node_id);
         match self.is_another_disk(&last.log_dirs) {
             true => Ok(()),
-            false => Ok(self.logs.check_directories(&last)?),
+            false => {
+                // An earlier release would take an empty folder for a new directory at its start.
+                if self.has_others && image.highwater_version() >= RELIEF_LEVEL {
+                    self.logs.start_without_missing(&last).map_err(LogsError::from)?;
+                }
+                Ok(self.logs.check_directories(&last)?)
+            }
         }
     }
 
@@ -40,6 +49,12 @@ impl Returning<'_> {
         let registered = self.registered(image);
         self.logs.put_aside_outdated(&registered).map_err(LogsError::from)?;
         Ok(losses::away_replicas(image, self.logs, self.config.node_id, &registered))
+    }
+
+    /// Registers without directories that are offline.
+    pub fn leave_out_offline(&self, register: &mut RegisterBroker2) {
+        let (ids, known) = self.logs.known_before().into_iter().unzip();
+        (register.register.log_dirs, register.directories.directories) = (ids, known);
     }
 
     fn registered(&self, image: &ClusterImage) -> Vec<Uuid> {

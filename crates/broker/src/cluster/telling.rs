@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, EmptyReplicas2, GiveUpReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::decide::{
+    BrokerRef, EmptyReplicas2, GiveUpMissing, GiveUpReplicas, SWEEP_PARTITIONS_MAX,
+};
 use metadata::{Refusal, Request, Response};
 use model::ErrorCode;
 use tokio::time::sleep;
@@ -37,9 +39,13 @@ impl Losses {
             let partitions = partitions.to_vec();
             Request::ReportEmptyReplicas2(EmptyReplicas2 { broker, partitions })
         });
-        let offline = self.offline;
+        let (offline, missing) = (self.offline, self.missing);
         let doubtful = self.doubtful.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
             let partitions = partitions.to_vec();
+            if missing {
+                let heard = Vec::new();
+                return Request::GiveUpMissing(GiveUpMissing { broker, partitions, heard });
+            }
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
         });
         gone.chain(doubtful)

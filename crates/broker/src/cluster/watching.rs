@@ -30,6 +30,8 @@ const TURN: Duration = Duration::from_millis(50);
 const CALM_MIN: Duration = Duration::from_secs(60);
 /// How long a new controller waits until it knows of each broker whether the registered process lives.
 const SETTLING_MAX: Duration = Duration::from_secs(2);
+/// Age of a broker's last answer up to which its replica counts beside one in a missing log directory.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
 /// The pause after a decision that could not be had.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -115,6 +117,11 @@ impl Watching {
             Request::RelieveReplicas(relief) => {
                 let now = self.now();
                 self.probes.with_book(now, |book| book.complete_relief(now, image, relief));
+            }
+            Request::GiveUpMissing(report) => {
+                let now = self.now();
+                report.heard =
+                    self.probes.with_book(now, |book| book.heard_within(now, image, HEARD_WITHIN));
             }
             _ => {}
         }

@@ -44,6 +44,7 @@ pub mod flusher;
 mod foreign;
 mod keeping;
 mod mended;
+mod missing;
 mod opening;
 pub mod removal;
 pub mod room;
@@ -169,6 +170,10 @@ pub struct Logs {
     /// What the metadata wanted at the start, if a directory could not be opened: one of these that
     /// is not found may be there.
     wanted_at_start: Mutex<BTreeSet<Key>>,
+    /// Ids of directories without which the broker started, and in which partitions may be.
+    missing: Mutex<Vec<Uuid>>,
+    /// Whether missing replicas may be copied to other directories.
+    copies_missing: AtomicBool,
     /// A person has said that what a missing directory held is lost.
     begins_anew: AtomicBool,
     /// How often partitions went out of reach since the start: with their directory, or one that was refused.
@@ -189,8 +194,22 @@ struct Unopened {
 pub struct OutOfReach {
     /// Which.
     pub key: Key,
-    /// Whether the whole directory failed while it was open, or else the partition is refused.
-    pub with_directory: bool,
+    /// Why.
+    pub cause: UnreachableCause,
+}
+
+/// Cause for which a partition cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreachableCause {
+    /// The whole directory failed while it was open.
+    FailedDirectory,
+    /// The partition is refused.
+    Refused,
+    /// The partition may be in a directory without which the broker started.
+    Missing {
+        /// Whether another directory may get a copy.
+        may_be_copied: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -261,6 +280,8 @@ impl Logs {
             unentered: Mutex::default(),
             becoming: Mutex::default(),
             wanted_at_start: Mutex::default(),
+            missing: Mutex::default(),
+            copies_missing: AtomicBool::new(false),
             begins_anew: AtomicBool::new(false),
             failures: watch::Sender::new(0),
         };
@@ -472,12 +493,19 @@ impl Logs {
             let homes = self.homes.lock();
             let offline =
                 homes.iter().filter(|(_, home)| self.directories[home.directory].is_offline());
-            found.extend(offline.map(|(key, _)| OutOfReach { key: *key, with_directory: true }));
+            found.extend(offline.map(|(key, _)| OutOfReach {
+                key: *key,
+                cause: UnreachableCause::FailedDirectory,
+            }));
         }
         let unopened = self.unopened.lock();
         let refused = unopened.iter().filter(|(_, unopened)| unopened.stays).map(|(name, it)| {
             let key = Key { topic_id: it.topic_id, partition: name.partition };
-            OutOfReach { key, with_directory: false }
+            let cause = match self.is_missing(&key) {
+                true => UnreachableCause::Missing { may_be_copied: self.copies_missing() },
+                false => UnreachableCause::Refused,
+            };
+            OutOfReach { key, cause }
         });
         found.extend(refused);
         found

@@ -359,9 +359,10 @@ impl Logs {
             return Ok(Place { directory: at, known: Some(known) });
         }
         if self.wanted_at_start.lock().contains(&key) {
-            let unknown = self.directories.iter().find(|directory| directory.is_unknown());
+            let mut directories = self.directories.iter();
+            let unknown = directories.find(|directory| directory.is_offline());
             let dir = unknown.map_or_else(PathBuf::new, |directory| directory.path().to_owned());
-            let reason = "the partition may be in this log directory, which could not be opened";
+            let reason = "the partition may be in this log directory, which could not be opened or is missing";
             return Err(StorageError::Refused { dir, reason: reason.to_owned() });
         }
         let directory = self.make_room(&wanted.name, counts, names)?;

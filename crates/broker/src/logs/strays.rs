@@ -35,7 +35,7 @@ pub struct Assigned {
 }
 
 /// A file by which a person says that what a missing log directory held is lost.
-const BEGIN_ANEW: &str = "highwater-begin-anew";
+pub(super) const BEGIN_ANEW: &str = "highwater-begin-anew";
 
 impl Logs {
     /// Compares the folders with what the metadata wants; to be called once, before a partition is
@@ -56,7 +56,7 @@ impl Logs {
             warn!(folder = %stray.path.display(), reason = stray.reason, "a stray folder: left where it is; `highwater log strays` tells more");
         }
         *self.strays.lock() = strays;
-        if self.directories().any(Directory::is_unknown) {
+        if self.is_incomplete() {
             *self.wanted_at_start.lock() = assigned.partitions.into_keys().collect();
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Logs {
     pub fn check_directories(&self, assigned: &Assigned) -> Result<(), LogsError> {
         let present = |id: &Uuid| self.directories().any(|directory| directory.id() == *id);
         // One that cannot be opened does not tell its id, and what may be in it is refused.
-        let explained = self.directories().any(Directory::is_unknown);
+        let explained = self.is_incomplete();
         let explained = explained || self.begins_anew.load(Ordering::Relaxed);
         let Some(id) = assigned.log_dirs.iter().find(|id| !explained && !present(id)) else {
             return Ok(());

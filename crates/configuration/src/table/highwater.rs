@@ -25,6 +25,11 @@ pub(super) const KEYS: &[Key] = &[
          and leaves the in-sync replicas; it stays registered, and its first answer ends that. 0: only \
          broker.session.timeout.ms counts. Set it alike on all voters.",
     ),
+    Key::long("highwater.missing.directory.copy.after.ms", "600000").at_least(0).doc(
+        "A broker of a cluster starts without a log directory that is missing, for example because its disk is not mounted. \
+         Its other directories get copies of the replicas there this long after the start. Mount the disk and start the broker \
+         again before, and its replicas are used again.",
+    ),
     Key::boolean("highwater.superseded.leader.refuses", "true").doc(
         "A leader that no controller has answered for broker.session.timeout.ms refuses acks=0 and acks=1 with \
          NOT_LEADER_OR_FOLLOWER, unless every other member of its ISR and ELR has fetched from it meanwhile: another leader may \

@@ -405,3 +405,98 @@ fn a_log_directory_that_fails_at_run_time_is_told_to_the_controller() {
     assert_eq!(kept(&up.bootstrap), (0..304).collect());
     up.stop();
 }
+
+/// Gives a stopped broker a second log directory.
+fn add_directory(broker: &str, second: &Path) {
+    let file = Path::new(broker).join("server.properties");
+    let more = |line: &str| match line.strip_prefix("log.dirs=") {
+        Some(dirs) => format!("log.dirs={dirs},{}\n", second.display()),
+        None => format!("{line}\n"),
+    };
+    let properties: String = fs::read_to_string(&file).unwrap().lines().map(more).collect();
+    assert!(properties.contains(second.to_str().unwrap()), "{properties}");
+    fs::write(&file, properties).unwrap();
+}
+
+/// Numbers of the partitions of `kept` with a folder here.
+fn kept_in(folder: &str) -> BTreeSet<usize> {
+    let number = |folder: PathBuf| {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        name.strip_prefix("kept-").unwrap().parse().unwrap()
+    };
+    folders(folder, "kept-").into_iter().map(number).collect()
+}
+
+/// Waits until broker 1 is in sync in the partitions of `kept` that are not `gone`, and in no other one.
+fn wait_for_others_in_sync(bootstrap: &str, gone: &BTreeSet<usize>) {
+    wait_until("missing replicas are out of sync, and the others in sync", || {
+        let partitions = replicas_in_sync(bootstrap, "kept");
+        partitions.into_iter().enumerate().all(|(number, (leader, in_sync))| {
+            let is_gone = gone.contains(&number);
+            is_gone != in_sync.contains(&1) && !(is_gone && leader == 1)
+        })
+    });
+}
+
+/// One of two log directories is not mounted when the broker starts: the broker serves the other one, copies nothing, and uses
+/// the replicas again when the disk is back. When the disk stays away for long, other directories get copies.
+#[test]
+fn a_broker_starts_without_a_log_directory_whose_disk_is_missing() {
+    let (place, folder) = place();
+    let mut up = Up::of(&folder, 3, &[]);
+    let first = up.brokers[0].clone();
+    let (second, lost) = (place.path().join("second disk"), place.path().join("lost disk"));
+    let (own, other) = (first.folder.clone(), second.to_str().unwrap().to_owned());
+    first.signal(Signal::TERM);
+    up.says("broker 1");
+    add_directory(&own, &second);
+    let reports = place.path().join("reports");
+    let start = || Started::of(&own, reports.clone());
+    let started = start();
+    wait_until("the first broker is back", || {
+        let listed = try_run(&first.address, "cluster info");
+        listed.status.success() && String::from_utf8_lossy(&listed.stdout).lines().count() == 4
+    });
+    up.run("topic create kept -p 6 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let (gone, here) = (kept_in(&other), kept_in(&own));
+    assert!(!gone.is_empty() && !here.is_empty(), "they are in both: {gone:?}, {here:?}");
+    started.kill();
+    fs::rename(&second, &lost).unwrap();
+
+    // The second start finds a folder that the first one made.
+    for number in [300u32, 306] {
+        let started = start();
+        started.wait_for_report("log directory is missing and its folder is empty");
+        wait_for_others_in_sync(&up.bootstrap, &gone);
+        produce_in_each(&up.bootstrap, "kept", 6, number as usize);
+        assert_eq!(kept(&up.bootstrap), (0..number + 6).collect());
+        wait_until("health names the missing directory", || {
+            let health = try_run(&first.address, "cluster health");
+            String::from_utf8_lossy(&health.stdout).contains("is missing")
+        });
+        started.kill();
+        assert_eq!((kept_in(&own), kept_in(&other)), (here.clone(), BTreeSet::new()));
+    }
+
+    // The disk is mounted: the replicas there are used again.
+    fs::remove_dir_all(&second).unwrap();
+    fs::rename(&lost, &second).unwrap();
+    let started = start();
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!((kept_in(&own), kept_in(&other)), (here.clone(), gone.clone()));
+    assert_eq!(folders(&other, "kept-").len(), gone.len(), "none was put aside");
+    started.kill();
+
+    // It is away for longer than a copy waits.
+    fs::rename(&second, &lost).unwrap();
+    let file = Path::new(&own).join("server.properties");
+    let soon = "\nhighwater.missing.directory.copy.after.ms=1\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + soon).unwrap();
+    let _started = start();
+    wait_until("the other directory has copies", || kept_in(&own).len() == 6);
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert_eq!(kept(&up.bootstrap), (0..312).collect());
+    up.stop();
+}

@@ -177,6 +177,9 @@ impl Draft {
                 Response::EmptyReplicas(self.withdraw_empty(request))
             }
             Request::GiveUpReplicas(request) => Response::EmptyReplicas(self.give_up(request)),
+            Request::GiveUpMissing(request) => {
+                Response::EmptyReplicas(self.give_up_missing(request))
+            }
             Request::AlterPartition(request) => {
                 Response::AlterPartition(self.alter_isr(request, &[]))
             }

@@ -59,6 +59,9 @@ pub enum Request {
     /// may be older than what is counted. Others lead; from `highwater.version` 2 on, those that are offline stay eligible
     /// where so few are in sync; all others leave ISR and ELR where another replica is complete.
     GiveUpReplicas(GiveUpReplicas),
+    /// Replicas of a broker may be in a log directory that is missing. Each leaves ISR and ELR only while another in-sync
+    /// replica is unfenced and was heard within two seconds.
+    GiveUpMissing(GiveUpMissing),
     /// UnregisterBroker (KIP-500): it will not come back. Refused while it serves, so that a wrong number stops no broker;
     /// Kafka lets it happen, and the broker goes on without being counted. Its replicas stay assigned.
     UnregisterBroker(BrokerId),
@@ -99,7 +102,7 @@ pub enum Response {
     Broker(Answer<()>),
     /// To Sweep.
     Sweep(Swept),
-    /// To both forms of ReportEmptyReplicas and to GiveUpReplicas: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
+    /// To both forms of ReportEmptyReplicas, to GiveUpReplicas and to GiveUpMissing: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
     /// that a replica was not given up, because no other one is complete; INVALID_UPDATE_VERSION that the partition has changed
     /// since the state that the report is about. To RelieveReplicas: one for each partition that changed. To ElectByEnds: one
     /// for each, in order.
@@ -388,6 +391,18 @@ pub struct GiveUpReplicas {
     pub partitions: Vec<(TopicId, PartitionIndex)>,
     /// Whether that stays so for as long as the process lives. What could not be opened at the start may be copied anew.
     pub offline: bool,
+}
+
+/// Replicas of a broker that are in no log directory which it has, and may be in a missing one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUpMissing {
+    /// The broker.
+    pub broker: BrokerRef,
+    /// Partitions; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<(TopicId, PartitionIndex)>,
+    /// Brokers heard within two seconds: only their replicas count as others. Filled in by the host of the active
+    /// controller.
+    pub heard: Vec<BrokerId>,
 }
 
 /// Elections by the ends of complete replicas' logs.

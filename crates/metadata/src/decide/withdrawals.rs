@@ -18,7 +18,7 @@
 
 use super::eligibility::{Loss, View};
 use super::{
-    Answer, BrokerRef, Draft, EmptyReplica, EmptyReplicas2, GiveUpReplicas, Refusal,
+    Answer, BrokerRef, Draft, EmptyReplica, EmptyReplicas2, GiveUpMissing, GiveUpReplicas, Refusal,
     SWEEP_PARTITIONS_MAX,
 };
 use crate::image::{ClusterImage, PartitionImage, TopicImage};
@@ -66,6 +66,36 @@ impl Draft {
             (named.0, named.1, answer)
         };
         Ok(partitions.iter().map(one).collect())
+    }
+
+    /// Replicas that may be in a missing log directory leave ISR and ELR, each only while another in-sync replica is known
+    /// to be there: the directory may come back, and its replica may be the last one by then.
+    pub(super) fn give_up_missing(&mut self, request: &GiveUpMissing) -> Answers {
+        let GiveUpMissing { broker, partitions, heard } = request;
+        self.check_report(broker, partitions.len())?;
+        let one = |named: &Named| {
+            let answer = match self.is_another_heard(broker.broker, *named, heard) {
+                Ok(true) => self.give_up_one(broker.broker, *named),
+                Ok(false) => refuse(
+                    ErrorCode::EligibleLeadersNotAvailable,
+                    "No other in-sync replica was heard within two seconds: the missing one stays what it is.",
+                ),
+                Err(refusal) => Err(refusal),
+            };
+            (named.0, named.1, answer)
+        };
+        Ok(partitions.iter().map(one).collect())
+    }
+
+    /// Whether another in-sync replica is unfenced, not out of reach, and its broker one of `heard`. Also true if the replica
+    /// of `broker` is not complete: there is nothing to give up.
+    fn is_another_heard(&self, broker: BrokerId, named: Named, heard: &[BrokerId]) -> Answer<bool> {
+        let (_, state) = find_replica(self.image(), broker, named)?;
+        let is_heard = |id: &BrokerId| {
+            let is_there = heard.contains(id) || is_planted(Mutant::UnheardReplicasCount);
+            *id != broker && is_there && self.image().is_eligible_replica(*id, named.0, named.1)
+        };
+        Ok(!state.is_complete(broker) || state.isr.iter().any(is_heard))
     }
 
     fn check_report(&self, broker: &BrokerRef, partitions: usize) -> Answer<()> {

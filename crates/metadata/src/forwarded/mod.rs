@@ -29,7 +29,8 @@ mod tests;
 pub use fields::MEMORY_PER_BYTE_MAX;
 
 use crate::decide::{
-    EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpReplicas, RELIEF_LEVEL, Request, Response,
+    EmptyReplica, EmptyReplicas, EmptyReplicas2, GiveUpMissing, GiveUpReplicas, RELIEF_LEVEL,
+    Request, Response,
 };
 use crate::mutants::{Mutant, is_planted};
 use crate::record::COPIES_LEVEL;
@@ -132,7 +133,9 @@ impl Request {
             | Request::GiveUpReplicas(_)
             | Request::ReportEmptyReplicas2(_)
             | Request::RegisterBroker3(_) => 0,
-            Request::AlterPartition2(_) | Request::RelieveReplicas(_) => RELIEF_LEVEL,
+            Request::AlterPartition2(_)
+            | Request::RelieveReplicas(_)
+            | Request::GiveUpMissing(_) => RELIEF_LEVEL,
             Request::ElectByEnds(_) => COPIES_LEVEL,
         }
     }
@@ -166,6 +169,10 @@ impl Request {
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {
                 let (broker, partitions) = (*broker, partitions.clone());
                 Request::ReportEmptyReplicas(EmptyReplicas { broker, partitions })
+            }
+            Request::GiveUpMissing(GiveUpMissing { broker, partitions, .. }) => {
+                let (broker, partitions) = (*broker, partitions.clone());
+                Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline: false })
             }
             Request::ReportEmptyReplicas2(EmptyReplicas2 { broker, partitions }) => {
                 let named = |empty: &EmptyReplica| (empty.topic_id, empty.partition);

@@ -6,9 +6,9 @@ use crate::decide::{
     AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry,
     ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectByEnds, ElectLeaders,
     ElectionKind, EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate,
-    GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr,
-    NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, RegisterBroker3, RelieveReplicas,
-    ReplicaEnd, ReplicaEnds, Request, TopicRef, UpdateFeatures,
+    GiveUpMissing, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories, KnownDirectory,
+    NewIsr, NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, RegisterBroker3,
+    RelieveReplicas, ReplicaEnd, ReplicaEnds, Request, TopicRef, UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
@@ -40,6 +40,7 @@ choices! {
         22 AlterPartition2(request: AlterPartition2),
         23 RelieveReplicas(replicas: RelieveReplicas),
         24 ElectByEnds(request: ElectByEnds),
+        25 GiveUpMissing(replicas: GiveUpMissing),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -116,6 +117,11 @@ structs! {
         broker: BrokerRef,
         partitions: Vec<(TopicId, PartitionIndex)>,
         offline: bool,
+    }
+    GiveUpMissing {
+        broker: BrokerRef,
+        partitions: Vec<(TopicId, PartitionIndex)>,
+        heard: Vec<BrokerId>,
     }
     ElectByEnds { partitions: Vec<ReplicaEnds> }
     ReplicaEnds {

@@ -41,6 +41,7 @@ fn request_number(request: &Request) -> u8 {
         Request::AlterPartition2(_) => 22,
         Request::RelieveReplicas(_) => 23,
         Request::ElectByEnds(_) => 24,
+        Request::GiveUpMissing(_) => 25,
     }
 }
 
@@ -194,6 +195,11 @@ fn full_requests() -> Vec<Request> {
                 partition_epoch: 9,
                 ends: vec![ReplicaEnd { broker: REF, last_epoch: LeaderEpoch(4), end: Offset(7) }],
             }],
+        }),
+        Request::GiveUpMissing(GiveUpMissing {
+            broker: REF,
+            partitions: vec![(ID, PartitionIndex(3))],
+            heard: vec![BrokerId(2)],
         }),
     ]
 }
@@ -414,10 +420,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=24));
+    assert!(requests.into_iter().eq(1..=25));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 25]), Err(invalid("kind of request", 25)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 26]), Err(invalid("kind of request", 26)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -485,6 +491,7 @@ fn the_bytes_of_requests_stay_what_they_are() {
         format!(
             "0118 00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
         ),
+        format!("0119{REF_HEX}00000001{ID_HEX}00000003 0000000100000002"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -537,7 +544,7 @@ fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
         let older = request.for_earlier_release(&words(kind));
         asked_again.extend(older.map(|older| (kind, request_number(&older))));
     }
-    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18)]);
+    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18), (25, 19)]);
 }
 
 #[test]
@@ -545,7 +552,7 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
     let level_of = |request: &Request| i16::from(request_number(request));
     for request in full_requests() {
         let (number, mut forms) = (request_number(&request), BTreeSet::new());
-        for level in 0..=24 {
+        for level in 0..=25 {
             let form = request.form_at(level, level_of);
             assert!(form.as_ref().is_none_or(|form| level_of(form) <= level), "{form:?}");
             assert_eq!(form.as_ref() == Some(&request), level >= number.into(), "{form:?}");
@@ -556,6 +563,7 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
             19 => &[13, 19],
             20 => &[13, 20],
             21 => &[8, 18, 21],
+            25 => &[13, 19, 25],
             other => &[other],
         };
         assert!(forms.iter().eq(expected), "{request:?}: {forms:?}");

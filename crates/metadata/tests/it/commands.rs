@@ -222,6 +222,14 @@ impl World {
                 let partitions = named.map(|word| self.partition_id(word)).collect();
                 Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
             }
+            "give-up-missing" => {
+                let named = words[1..].iter().filter(|word| !word.contains('='));
+                Request::GiveUpMissing(GiveUpMissing {
+                    broker: self.broker_ref(words),
+                    partitions: named.map(|word| self.partition_id(word)).collect(),
+                    heard: option(words, "heard").map(numbers).unwrap_or_default(),
+                })
+            }
             "relieve" => self.relief(words),
             "register" => self.register(words),
             "fence" => Request::FenceBroker(self.broker_ref(words)),

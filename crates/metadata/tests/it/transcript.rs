@@ -37,16 +37,22 @@ fn transcripts() -> Vec<PathBuf> {
 }
 
 #[cfg(debug_assertions)]
-#[test]
-fn the_transcript_of_relief_finds_each_rule_left_out() {
+fn finds_each(file: &str, mutants: &[metadata::mutants::Mutant]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    let recorded = fs::read_to_string(folder.join("relief_of_a_sick_broker.txt")).unwrap();
-    for mutant in metadata::mutants::Mutant::OF_RELIEF {
+    let recorded = fs::read_to_string(folder.join(file)).unwrap();
+    for mutant in mutants.iter().copied() {
         metadata::mutants::plant(Some(mutant));
         let outcome = run(&recorded);
         metadata::mutants::plant(None);
         assert_ne!(outcome, recorded, "{mutant:?}");
     }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn transcripts_find_each_rule_left_out() {
+    finds_each("relief_of_a_sick_broker.txt", &metadata::mutants::Mutant::OF_RELIEF);
+    finds_each("missing_log_directory.txt", &metadata::mutants::Mutant::OF_MISSING);
 }
 
 #[test]
