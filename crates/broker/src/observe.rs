@@ -141,9 +141,16 @@ fn cluster(server: &Server) -> ClusterFacts {
         suspicions: server.links.as_ref().map_or(0, |links| links.watching().suspicions()),
         leaderships_in_doubt: server.contacts.are_in_doubt(server.clock.moment()),
         refused_in_doubt: server.contacts.refused(),
+        acknowledgements: acknowledgements(server),
         quorum: quorum(server),
         followers: followers(server),
     }
+}
+
+/// Longest acknowledgement of each follower within a minute.
+fn acknowledgements(server: &Server) -> Vec<(i32, Duration)> {
+    let recent = server.acknowledgers.lock().recent(server.clock.moment());
+    recent.into_iter().map(|follower| (follower.broker.0, follower.longest)).collect()
 }
 
 fn quorum(server: &Server) -> QuorumFacts {

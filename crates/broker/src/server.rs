@@ -10,6 +10,8 @@ use configuration::BrokerConfig;
 use metadata::topic_config::{DescribedConfig, Resolver};
 use metadata::{ClusterImage, Request, Response, TopicImage};
 use model::{BrokerId, ErrorCode, Offset, PartitionIndex, Timestamp, TopicId, TopicPartition};
+use node::acknowledgers::Acknowledgers;
+use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status};
 use quorum::Quorum;
 use storage::StorageError;
@@ -150,6 +152,8 @@ pub struct Server {
     pub logs: Arc<Logs>,
     /// Contacts with controllers and followers.
     pub contacts: Contacts,
+    /// Followers that acknowledged records last, of the partitions led here.
+    pub acknowledgers: Mutex<Acknowledgers>,
     /// Conditions of the log directories.
     pub sick_disks: Arc<SickDisks>,
     /// The cluster's metadata and who decides it.

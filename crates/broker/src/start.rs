@@ -32,6 +32,7 @@ use metadata::topic_config::StaticConfigs;
 use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
+use parking_lot::Mutex;
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use serving::health::BrokerHealth;
 use storage::disk::{BallastDisk, Disk, EssentialDisk, RealDisk, TimedDisk};
@@ -244,6 +245,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         checking: Checking::default(),
         logs,
         contacts,
+        acknowledgers: Mutex::default(),
         sick_disks,
         quorum,
         controller,

@@ -353,6 +353,7 @@ mod tests {
             log_start: Offset(2),
             diverging: Some((LeaderEpoch(3), Offset(40))),
             is_segments_behind: false,
+            last_acknowledgement: None,
         };
         let partition = PartitionIndex(1);
         let frame = answer(9, ErrorCode::None, &answering::found(partition, &read));

@@ -10,6 +10,7 @@
 //! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]) and [`standstill`] (brokers that request
 //! their own fencing).
 
+pub mod acknowledgers;
 pub mod answering;
 pub mod disks;
 pub mod doubt;

@@ -40,8 +40,9 @@ pub use partition::{Partition, Status, WaiterKey};
 pub use proposals::Proposals;
 pub use read::{Isolation, Read, ReadRequest};
 pub use replication::{
-    AssignedReplica, Assignment, CommittedBound, FetchFrom, FollowerFetch, IsrAnswer, IsrDecision,
-    Next, Proposal, RefusedTruncation, Standing, Truncation, TruncationLimit,
+    Acknowledgement, AssignedReplica, Assignment, CommittedBound, FetchFrom, FollowerFetch,
+    IsrAnswer, IsrDecision, Next, Proposal, RefusedTruncation, Standing, Truncation,
+    TruncationLimit,
 };
 pub use serve::{FollowerPlace, ReplicaRead};
 pub use settings::{CompressionRule, Settings};

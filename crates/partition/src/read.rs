@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use model::{Durability, LeaderEpoch, Offset};
+use replication::Acknowledgement;
 use storage::{AbortedLookup, AbortedTransaction, FileSlice, ReadCursor, ReadLookup, StorageError};
 
 use crate::error::PartitionError;
@@ -78,6 +79,8 @@ pub struct Read {
     /// The offset lies in an earlier segment than the end that the reader may see: an answer is of one segment, and does
     /// not grow by waiting.
     pub is_segments_behind: bool,
+    /// The acknowledgement in a replica's fetch, if it raised the high watermark.
+    pub last_acknowledgement: Option<Acknowledgement>,
 }
 
 /// How often a look-up is begun anew because retention or compaction has put files away under it.
@@ -131,6 +134,7 @@ impl Partition {
             log_start: state.log.log_start_offset(),
             diverging: diverging(&state, request),
             is_segments_behind: false,
+            last_acknowledgement: None,
         };
         if read.diverging.is_some() {
             return Ok((read, lookups));

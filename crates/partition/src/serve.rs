@@ -83,6 +83,7 @@ impl Partition {
         let mut state = self.lock();
         let effects = state.replica.step(Event::FollowerFetched(fetch));
         let (ahead, is_stale) = (effects.ahead, effects.is_stale);
+        read.last_acknowledgement = effects.last_acknowledgement;
         read.high_watermark = state.replica.high_watermark();
         self.publish(state, effects);
         if read.slice.is_some() {

@@ -252,6 +252,12 @@ impl Leadership {
         peer.fetch(fetch, log_end)
     }
 
+    /// Time that a follower took for the records that this fetch acknowledges; see [`Peer::acknowledged_after`].
+    pub(crate) fn acknowledged_after(&self, fetch: &FollowerFetch) -> Option<Duration> {
+        let peer = self.peers.iter().find(|peer| peer.broker() == fetch.follower)?;
+        (fetch.leader_epoch == self.epoch).then(|| peer.acknowledged_after(fetch))?
+    }
+
     /// A follower whose position is `log_end` has been complete until now, though its last fetch may be long ago: in a fetch session
     /// (KIP-227) partitions without changes are not asked for again. A follower that is away does not fetch at all.
     pub(crate) fn note_complete(&mut self, log_end: Offset) {

@@ -26,4 +26,6 @@ pub use following::{
 };
 pub use leadership::{IsrAnswer, IsrDecision, Leadership, Proposal};
 pub use peer::{FollowerFetch, Peer};
-pub use replica::{Divergence, Effects, Event, LeaderAnswer, Replica, Role, Rules};
+pub use replica::{
+    Acknowledgement, Divergence, Effects, Event, LeaderAnswer, Replica, Role, Rules,
+};

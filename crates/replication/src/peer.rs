@@ -131,6 +131,14 @@ impl Peer {
         true
     }
 
+    /// Time since the fetch before this one, if the leader had records for that one and this one acknowledges some of
+    /// them. A fetch that found no records waits at the leader, and comes again when there are some.
+    pub(crate) fn acknowledged_after(&self, fetch: &FollowerFetch) -> Option<Duration> {
+        let before = self.fetched.filter(|before| before.broker_epoch == fetch.broker_epoch)?;
+        let had_records = before.log_end.is_some_and(|log_end| before.position < log_end);
+        (had_records && fetch.position > before.position).then(|| fetch.now.since(before.at))
+    }
+
     /// Whether this registration is newer than the one that has fetched.
     pub(crate) fn is_older_than(&self, registration: BrokerEpoch) -> bool {
         self.fetched.is_some_and(|fetched| fetched.broker_epoch < registration)

@@ -49,6 +49,15 @@ pub struct LeaderAnswer {
     pub log_start: Offset,
 }
 
+/// A follower's acknowledgement of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The follower.
+    pub broker: BrokerId,
+    /// Time since the leader answered the follower's fetch before with records.
+    pub took: Duration,
+}
+
 /// Two logs have different records at one offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Divergence {
@@ -121,6 +130,8 @@ pub struct Effects {
     /// The event was of another leader epoch, or of a registration that is over, and changed nothing: what came with it
     /// is not to be used.
     pub is_stale: bool,
+    /// The follower whose fetch raised the high watermark: it was the last in-sync replica to acknowledge.
+    pub last_acknowledgement: Option<Acknowledgement>,
     /// This follower has records that its leader, in the same leader epoch, has not: the leader has lost the end of its
     /// log, and the controller must begin a new leader epoch before the same offset gets two contents.
     pub ahead: Option<BrokerId>,
@@ -293,13 +304,22 @@ impl Replica {
             effects.is_stale = true;
             return effects;
         }
+        let acknowledgement = self.acknowledgement(&event);
         self.apply(event, &mut effects);
         effects.high_watermark = self.advance();
+        effects.last_acknowledgement = acknowledgement.filter(|_| effects.high_watermark.is_some());
         if effects.proposal.is_none() {
             effects.proposal = self.propose();
         }
         self.check();
         effects
+    }
+
+    /// The acknowledgement in a follower's fetch.
+    fn acknowledgement(&self, event: &Event) -> Option<Acknowledgement> {
+        let Event::FollowerFetched(fetch) = event else { return None };
+        let took = self.leadership()?.acknowledged_after(fetch)?;
+        Some(Acknowledgement { broker: fetch.follower, took })
     }
 
     /// Changes what the event is about.

@@ -518,6 +518,11 @@ impl Terms<'_> {
         {
             self.server.log_lost_its_end(partition, replica.broker, *position);
         }
+        if let (Ok(Read { last_acknowledgement: Some(last), .. }), Some((_, now))) =
+            (&read, self.replica)
+        {
+            self.server.acknowledgers.lock().note(now, last.broker, last.took);
+        }
         if let (Ok(Read { slice: Some(slice), .. }), None) = (&read, self.replica) {
             topic.counters.fetch_requests.add(1);
             topic.counters.bytes_out.add(slice.size_bytes as u64);
@@ -544,6 +549,7 @@ impl Terms<'_> {
             log_start: partition.with_log(|log| log.log_start_offset()),
             diverging: None,
             is_segments_behind: false,
+            last_acknowledgement: None,
         }
     }
 

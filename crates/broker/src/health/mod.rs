@@ -22,7 +22,7 @@ use model::{BrokerId, Moment};
 use parking_lot::Mutex;
 use partition::RefusedTruncation;
 use serving::health::broker::{
-    BrokerFacts, BrokerPhase, DirectoryFacts, RegistrationState, VoterFacts,
+    AcknowledgerFacts, BrokerFacts, BrokerPhase, DirectoryFacts, RegistrationState, VoterFacts,
 };
 use serving::health::{BrokerHealth, Condition};
 use tracing::{info, warn};
@@ -127,6 +127,9 @@ fn facts(server: &Server) -> BrokerFacts {
         feature_lags: levels::lags(&image),
         superseded_partitions: count_superseded(server),
         suspected_brokers: suspects(server, &image),
+        slowest_acknowledger: server.acknowledgers.lock().slowest(now).map(|it| {
+            AcknowledgerFacts { broker: it.broker.0, longest: it.longest, is_slow: it.is_slow }
+        }),
         leaderless_partitions: leaderless(&image),
     }
 }

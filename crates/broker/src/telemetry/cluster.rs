@@ -185,6 +185,15 @@ fn write_reasons(
         "Batches with acks=0 or acks=1 that this broker refused because another leader may have been elected",
         scrape.cluster.refused_in_doubt,
     )?;
+    families.gauges(
+        "highwater_last_acknowledgement_seconds",
+        "Longest time of the last minute for which high watermarks led here waited for this follower, the last in sync to acknowledge",
+        |row| {
+            scrape.cluster.acknowledgements.iter().try_for_each(|(follower, longest)| {
+                row(&[("follower", &follower.to_string())], longest.as_secs_f64())
+            })
+        },
+    )?;
     families.counter(
         "highwater_fenced_alive",
         "How often this broker was fenced though it lived",

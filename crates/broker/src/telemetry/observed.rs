@@ -86,6 +86,8 @@ pub struct ClusterFacts {
     pub leaderships_in_doubt: bool,
     /// Batches with `acks=0` or `acks=1` that were refused for that.
     pub refused_in_doubt: u64,
+    /// Followers that acknowledged last within a minute, and the longest time that each took.
+    pub acknowledgements: Vec<(i32, Duration)>,
     /// The metadata quorum.
     pub quorum: QuorumFacts,
     /// Other brokers with replicas of partitions that this one leads.

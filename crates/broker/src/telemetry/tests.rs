@@ -45,6 +45,7 @@ impl Observed for Numbers {
             suspicions: 5,
             leaderships_in_doubt: true,
             refused_in_doubt: 6,
+            acknowledgements: vec![(2, Duration::from_millis(42))],
             broker_epoch: 17,
             quorum: QuorumFacts {
                 leader: 1,

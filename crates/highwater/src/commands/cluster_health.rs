@@ -33,11 +33,11 @@ pub async fn read_reports(
     for broker in brokers {
         let (admin, id, is_fenced) = (admin.clone(), broker.broker_id, broker.is_fenced);
         reading.spawn(async move {
-            let report = match is_fenced {
-                true => BrokerReport::Absent,
+            let (report, slowest_acknowledger) = match is_fenced {
+                true => (BrokerReport::Absent, None),
                 false => read_report(&admin, id).await,
             };
-            RegisteredBroker { id, is_fenced, report }
+            RegisteredBroker { id, is_fenced, report, slowest_acknowledger }
         });
     }
     let mut registered = reading.join_all().await;
@@ -45,13 +45,16 @@ pub async fn read_reports(
     registered
 }
 
-async fn read_report(admin: &Admin, broker: i32) -> BrokerReport {
+/// The report of a broker, and the slowest acknowledger in it.
+async fn read_report(admin: &Admin, broker: i32) -> (BrokerReport, Option<(i32, Duration)>) {
     let read = timeout(REPORT_PATIENCE, admin.broker_config(broker, report::CONFIG_NAME)).await;
     let Ok(read) = read else {
         let seconds = REPORT_PATIENCE.as_secs();
-        return BrokerReport::Unreachable(format!("no answer within {seconds} s"));
+        let cause = format!("no answer within {seconds} s");
+        return (BrokerReport::Unreachable(cause), None);
     };
-    match read {
+    let slowest = read.as_ref().ok().and_then(|text| report::decode_slowest(text.as_deref()?));
+    let report = match read {
         Err(error) => BrokerReport::Unreachable(error.to_string()),
         // Another program, or an earlier release.
         Ok(None) => BrokerReport::Absent,
@@ -59,7 +62,8 @@ async fn read_report(admin: &Admin, broker: i32) -> BrokerReport {
             let code = "unreadable_report".to_owned();
             vec![ReportedReason::Unknown { code, detail: error }]
         })),
-    }
+    };
+    (report, slowest)
 }
 
 fn partitions(metadata: &Metadata) -> Vec<PartitionFacts<'_>> {
@@ -119,8 +123,17 @@ struct Health {
     without_leader: Vec<String>,
     /// Partitions with a replica out of sync.
     under_replicated: Vec<String>,
+    /// The slowest of the in-sync followers that acknowledged records last within a minute.
+    slowest_acknowledger: Option<Acknowledger>,
     /// Everything else that is not well.
     reasons: Vec<Reason>,
+}
+
+#[derive(Serialize)]
+struct Acknowledger {
+    broker: i32,
+    /// Longest time of an acknowledgement.
+    ms: u128,
 }
 
 impl Health {
@@ -139,6 +152,9 @@ impl Health {
             fenced: decided.fenced,
             without_leader: decided.leaderless,
             under_replicated: decided.under_replicated,
+            slowest_acknowledger: decided
+                .slowest_acknowledger
+                .map(|(broker, longest)| Acknowledger { broker, ms: longest.as_millis() }),
             reasons: decided.reasons.into_iter().map(Reason::new).collect(),
         }
     }
@@ -188,6 +204,9 @@ impl Health {
             names(&self.without_leader),
             names(&self.under_replicated),
         );
+        if let Some(Acknowledger { broker, ms }) = &self.slowest_acknowledger {
+            text += &format!("slowest acknowledger: broker {broker}, {ms} ms\n");
+        }
         text.extend(self.reasons.iter().map(Reason::line));
         text
     }
@@ -212,8 +231,14 @@ mod tests {
 
     #[test]
     fn the_samples_in_the_document_are_what_is_printed() {
-        let well =
-            Health { healthy: true, brokers: 3, topics: 1, partitions: 3, ..Health::default() };
+        let well = Health {
+            healthy: true,
+            brokers: 3,
+            topics: 1,
+            partitions: 3,
+            slowest_acknowledger: Some(Acknowledger { broker: 3, ms: 4 }),
+            ..Health::default()
+        };
         let reason = Reason {
             broker: Some(2),
             reason: "log_directory_full".to_owned(),

@@ -212,6 +212,7 @@ fn told(effects: &Effects) -> Vec<String> {
         log_start,
         is_stale,
         ahead,
+        last_acknowledgement,
     } = effects;
     let mut told = Vec::new();
     told.extend(is_stale.then(|| "stale".to_owned()));
@@ -229,6 +230,9 @@ fn told(effects: &Effects) -> Vec<String> {
         )
     }));
     told.extend(log_start.map(|offset| format!("delete records below {offset}")));
+    told.extend(last_acknowledgement.map(|it| {
+        format!("broker {} acknowledged last, after {} ms", it.broker, it.took.as_millis())
+    }));
     told.extend(ahead.map(|id| format!("broker {id} is ahead: a new leader epoch is needed")));
     told
 }

@@ -85,6 +85,17 @@ pub struct FeatureLag {
     pub supported: i16,
 }
 
+/// The slowest of the in-sync followers that acknowledged records last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcknowledgerFacts {
+    /// The follower.
+    pub broker: i32,
+    /// Its longest acknowledgement within a minute.
+    pub longest: Duration,
+    /// Whether it has been slow for half a minute.
+    pub is_slow: bool,
+}
+
 /// Everything that decides the health of a broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerFacts {
@@ -121,6 +132,8 @@ pub struct BrokerFacts {
     /// Brokers whose leaderships this node, as the active controller, gave to other replicas because
     /// they are silent.
     pub suspected_brokers: Vec<i32>,
+    /// The follower that acknowledged records of this leader slowest within a minute, if it did so last.
+    pub slowest_acknowledger: Option<AcknowledgerFacts>,
 }
 
 impl BrokerFacts {
@@ -292,6 +305,15 @@ impl BrokerFacts {
             );
             add(Condition::BrokerSuspected, detail);
         }
+        if let Some(slowest) = self.slowest_acknowledger.filter(|slowest| slowest.is_slow) {
+            let detail = format!(
+                "broker {} acknowledges last, up to {} ms after it got the records: producers with acks=all \
+                 wait for its disk",
+                slowest.broker,
+                slowest.longest.as_millis()
+            );
+            add(Condition::AcknowledgerSlow, detail);
+        }
     }
 }
 
@@ -362,12 +384,19 @@ pub struct ProbeAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerHealth {
     reasons: Vec<HealthReason>,
+    slowest_acknowledger: Option<AcknowledgerFacts>,
 }
 
 impl BrokerHealth {
     /// Decides.
     pub fn of(facts: &BrokerFacts) -> BrokerHealth {
-        BrokerHealth { reasons: facts.reasons() }
+        let slowest_acknowledger = facts.slowest_acknowledger;
+        BrokerHealth { reasons: facts.reasons(), slowest_acknowledger }
+    }
+
+    /// The slowest of the followers that acknowledged records of this leader last.
+    pub fn slowest_acknowledger(&self) -> Option<AcknowledgerFacts> {
+        self.slowest_acknowledger
     }
 
     /// Everything that is not well, the strongest effect first.

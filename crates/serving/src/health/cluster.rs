@@ -1,6 +1,7 @@
 //! Health of a cluster, from its metadata and the reports of its brokers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::broker::counted;
 use super::condition::{Condition, HealthReason, HealthScope};
@@ -29,6 +30,8 @@ pub struct RegisteredBroker {
     pub is_fenced: bool,
     /// Its report.
     pub report: BrokerReport,
+    /// The follower that acknowledged its records slowest within a minute, and the longest time.
+    pub slowest_acknowledger: Option<(i32, Duration)>,
 }
 
 /// One partition.
@@ -83,6 +86,8 @@ pub struct ClusterHealth {
     pub leaderless: Vec<String>,
     /// Partitions with replicas out of sync, as `TOPIC-PARTITION`, ascending.
     pub under_replicated: Vec<String>,
+    /// The slowest follower of all brokers that acknowledged last within a minute, and the longest time.
+    pub slowest_acknowledger: Option<(i32, Duration)>,
     /// Everything else that is not well.
     pub reasons: Vec<ClusterReason>,
 }
@@ -105,6 +110,11 @@ impl ClusterHealth {
             fenced,
             leaderless: named(|partition| !partition.has_leader),
             under_replicated: named(|partition| partition.in_sync < partition.replicas),
+            slowest_acknowledger: facts
+                .brokers
+                .iter()
+                .filter_map(|broker| broker.slowest_acknowledger)
+                .max_by_key(|(_, longest)| *longest),
             reasons: Vec::new(),
         };
         if facts.controller.is_none() {

@@ -64,6 +64,8 @@ pub enum Condition {
     BrokerFenced,
     /// The active controller gave a silent broker's leaderships to other replicas.
     BrokerSuspected,
+    /// Producers with `acks=all` wait for one in-sync replica, which acknowledges slowly.
+    AcknowledgerSlow,
     /// A broker that is not fenced did not answer.
     BrokerUnreachable,
     /// Partitions have no leader.
@@ -130,6 +132,7 @@ const TABLE: &[(Condition, &str, HealthScope, EndpointEffect, bool)] = &[
     (C::LevelUnfinalized, "level_unfinalized", S::Cluster, E::Named, true),
     (C::BrokerFenced, "broker_fenced", S::Cluster, E::Named, true),
     (C::BrokerSuspected, "broker_suspected", S::Cluster, E::Named, true),
+    (C::AcknowledgerSlow, "acknowledger_slow", S::Cluster, E::Named, false),
     (C::BrokerUnreachable, "broker_unreachable", S::Cluster, E::Named, true),
     (C::PartitionsLeaderless, "partitions_leaderless", S::Cluster, E::Named, true),
     (C::PartitionsUnderReplicated, "partitions_under_replicated", S::Cluster, E::Named, true),

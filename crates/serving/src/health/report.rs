@@ -6,7 +6,10 @@
 //! {"status": "degraded", "reasons": [{"reason": CODE, "detail": SENTENCE, "scope": "cluster"}, …]}
 //! ```
 //!
-//! `scope` is absent for conditions of the broker itself.
+//! `scope` is absent for conditions of the broker itself. The configuration has the field `slowest_acknowledger` besides,
+//! `{"broker": ID, "ms": LONGEST}`, if followers acknowledged records of this broker within a minute.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -16,6 +19,8 @@ use super::condition::{Condition, HealthReason, HealthScope};
 /// Name of the broker configuration whose value is the report. A broker returns it only to a
 /// DescribeConfigs request that names it.
 pub const CONFIG_NAME: &str = "highwater.health";
+/// Field of the slowest acknowledger. Endpoints do not have it: it is not a reason.
+const SLOWEST: &str = "slowest_acknowledger";
 
 /// A status word and its reasons as JSON. `reasons` is absent if there is none.
 pub fn to_json(status: &str, reasons: &[HealthReason]) -> Value {
@@ -39,7 +44,21 @@ fn reason_to_json(reason: &HealthReason) -> Value {
 
 /// A broker's whole report, as one line.
 pub fn encode(health: &BrokerHealth) -> String {
-    to_json(health.status(), health.reasons()).to_string()
+    let mut body = to_json(health.status(), health.reasons());
+    if let Some(slowest) = health.slowest_acknowledger() {
+        let ms = slowest.longest.as_millis() as u64;
+        body[SLOWEST] = json!({"broker": slowest.broker, "ms": ms});
+    }
+    body.to_string()
+}
+
+/// The slowest acknowledger in a report: the broker, and its longest acknowledgement within a minute. `None` if the report
+/// has none.
+pub fn decode_slowest(text: &str) -> Option<(i32, Duration)> {
+    let body: Value = serde_json::from_str(text).ok()?;
+    let slowest = body.get(SLOWEST)?;
+    let broker = i32::try_from(slowest["broker"].as_i64()?).ok()?;
+    Some((broker, Duration::from_millis(slowest["ms"].as_u64()?)))
 }
 
 /// A reason that another broker reported, perhaps of a later release.
@@ -89,6 +108,25 @@ mod tests {
         let health = BrokerHealth::of(&BrokerFacts::well());
         assert_eq!(encode(&health), r#"{"status":"ok"}"#);
         assert_eq!(decode(&encode(&health)), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn the_slowest_acknowledger_is_not_a_reason() {
+        use crate::health::broker::AcknowledgerFacts;
+        let longest = Duration::from_millis(12);
+        let slowest = AcknowledgerFacts { broker: 3, longest, is_slow: false };
+        let facts = BrokerFacts { slowest_acknowledger: Some(slowest), ..BrokerFacts::well() };
+        let text = encode(&BrokerHealth::of(&facts));
+        assert_eq!(decode(&text), Ok(Vec::new()));
+        assert_eq!(decode_slowest(&text), Some((3, longest)));
+        assert_eq!(decode_slowest(r#"{"status":"ok"}"#), None);
+        let slowest = AcknowledgerFacts { is_slow: true, ..slowest };
+        let facts = BrokerFacts { slowest_acknowledger: Some(slowest), ..facts };
+        let health = BrokerHealth::of(&facts);
+        let [reason] = health.reasons() else { panic!("one reason: {health:?}") };
+        assert_eq!(reason.condition, Condition::AcknowledgerSlow);
+        assert!(reason.detail.starts_with("broker 3 acknowledges last, up to 12 ms"));
+        assert!(health.is_available() && !reason.condition.fails_cluster());
     }
 
     #[test]

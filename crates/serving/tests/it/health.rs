@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use serving::health::broker::{
-    BrokerFacts, BrokerPhase, DirectoryFacts, FeatureLag, RegistrationState, VoterFacts,
+    AcknowledgerFacts, BrokerFacts, BrokerPhase, DirectoryFacts, FeatureLag, RegistrationState,
+    VoterFacts,
 };
 use serving::health::cluster::{BrokerReport, ClusterFacts, PartitionFacts, RegisteredBroker};
 use serving::health::report;
@@ -172,6 +173,20 @@ const FAULTS: &[Fault] = &[
         "ok",
         Some("broker_suspected"),
         1,
+    ),
+    fault(
+        "F09: the disk of a follower is slow",
+        |facts| {
+            let longest = Duration::from_millis(700);
+            let slowest = AcknowledgerFacts { broker: 3, longest, is_slow: true };
+            facts.slowest_acknowledger = Some(slowest);
+        },
+        200,
+        200,
+        200,
+        "ok",
+        Some("acknowledger_slow"),
+        0,
     ),
     fault(
         "F07, F11: one directory of several is offline",
@@ -400,6 +415,7 @@ fn each_fault_has_its_answer_on_each_surface() {
                 id: 1,
                 is_fenced: false,
                 report: BrokerReport::Reasons(report),
+                slowest_acknowledger: None,
             }],
             controller: Some(2),
             partitions: Vec::new(),
@@ -434,7 +450,7 @@ fn each_condition_is_in_the_table_of_faults() {
 }
 
 fn registered(id: i32, is_fenced: bool, report: BrokerReport) -> RegisteredBroker {
-    RegisteredBroker { id, is_fenced, report }
+    RegisteredBroker { id, is_fenced, report, slowest_acknowledger: None }
 }
 
 fn three() -> Vec<RegisteredBroker> {
