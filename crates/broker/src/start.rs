@@ -33,7 +33,7 @@ use metadata::{ClusterImage, ControllerSettings, Request, Response};
 use metrics::{Source, Sources};
 use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use parking_lot::Mutex;
-use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
+use quorum::{Generation, NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use serving::health::BrokerHealth;
 use storage::disk::{BallastDisk, Disk, EssentialDisk, RealDisk, TimedDisk};
 use storage::journal::Key;
@@ -140,14 +140,22 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let observer = Arc::new(Observer::new(&counters, &health));
     let telemetry = telemetry::Telemetry::new(Arc::clone(&observer) as _, beside.clone());
     let http = serve_http(&config, limits.descriptors.http, telemetry, stopped.clone()).await?;
-    let disk = Arc::new(EssentialDisk::new(disk));
-    let links = open_links(&config, &cluster_id, incarnation, &logs, &sick_disks).await?;
+    let disk: Arc<dyn Disk> = Arc::new(EssentialDisk::new(disk));
+    let folder = config.metadata_dir.join(METADATA_DIR);
+    let generation = Generation::open(Arc::clone(&disk), folder);
+    let generation = generation.map_err(|cause| QuorumError::Stopped(cause.to_string()))?;
+    let generation = Arc::new(generation);
+    let links =
+        open_links(&config, &cluster_id, incarnation, &logs, &sick_disks, &generation).await?;
     let transport: Arc<dyn Transport> = match &links {
         Some(links) => Arc::new(links.transport()),
         None => Arc::new(NoTransport),
     };
-    let quorum_config =
-        QuorumConfig { notes: logs.metadata_notes(), ..quorum_config(&config, &cluster_id) };
+    let quorum_config = QuorumConfig {
+        notes: logs.metadata_notes(),
+        generation: Some(generation),
+        ..quorum_config(&config, &cluster_id)
+    };
     let quorum = Arc::new(Quorum::start(quorum_config, disk, transport).await?);
     let (controller, broker_epoch) = match &links {
         None => {
@@ -428,12 +436,14 @@ async fn open_links(
     incarnation: Uuid,
     logs: &Logs,
     disks: &Arc<SickDisks>,
+    generation: &Arc<Generation>,
 ) -> Result<Option<Arc<ClusterLinks>>, StartError> {
     if !config.has_other_voters() {
         return Ok(None);
     }
     let directories = logs.directories().map(Directory::id).collect();
-    let links = Arc::new(ClusterLinks::open(config, cluster_id, incarnation, directories, disks));
+    let links = ClusterLinks::open(config, cluster_id, incarnation, directories, disks, generation);
+    let links = Arc::new(links);
     if let Some(at) = config.controller_listener.as_ref().filter(|_| config.is_voter()) {
         let address = format!("{}:{}", at.host, at.port);
         let failed = |source| StartError::Bind { address: address.clone(), source };

@@ -1,16 +1,17 @@
 //! What can be known of a broker that is stopped, for the tools that work on its files: which
 //! partitions the metadata wants, and what the records of another cluster's groups become here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use coordinator::records::Record;
-use metadata::decide::{ConfigChange, ConfigOperation, IncrementalAlterConfigs};
+use metadata::decide::{BrokerRef, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
 use metadata::{ConfigResource, Refusal, Request, Response};
 use model::partitioner::GroupPlacement;
 use model::{BrokerId, LeaderEpoch, Timestamp, TopicId, TopicPartition};
+pub use quorum::Regeneration;
 use quorum::{NoTransport, Quorum, QuorumConfig, QuorumError};
 use storage::disk::Disk;
 use storage::journal::Key;
@@ -121,6 +122,62 @@ async fn take_back(quorum: &Quorum, key: &str) -> Result<Vec<String>, ResetError
             Ok(names)
         }
         other => unreachable!("the answer to another request: {other:?}"),
+    }
+}
+
+/// Reads what [`regenerate`] would do with the metadata of the stopped broker `node`. As [`wanted_partitions`].
+pub fn plan_regeneration(
+    disk: &Arc<dyn Disk>,
+    metadata_dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+) -> io::Result<Regeneration> {
+    quorum::plan_regeneration(disk, &metadata_dir.join(METADATA_DIR), cluster_id, node)
+}
+
+/// Why no new quorum was made.
+#[derive(Debug, thiserror::Error)]
+pub enum RegenerateError {
+    /// The metadata cannot be read or written.
+    #[error(transparent)]
+    Folder(#[from] io::Error),
+    /// The new quorum cannot decide.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+}
+
+/// Makes a new quorum out of the metadata of the stopped broker `node`, which votes alone at its next start; the brokers `voters`
+/// vote once all of them have the metadata. Fences every broker: all of them are stopped, and fenced together each complete
+/// replica stays complete. Must be called within a tokio runtime. Fails where a start would.
+pub async fn regenerate(
+    disk: &Arc<dyn Disk>,
+    metadata_dir: &Path,
+    cluster_id: &str,
+    node: BrokerId,
+    voters: &BTreeSet<BrokerId>,
+) -> Result<Regeneration, RegenerateError> {
+    let (dir, lot) = (metadata_dir.join(METADATA_DIR), fastrand::u32(1..));
+    let made = quorum::regenerate(disk, &dir, cluster_id, node, lot, voters).await?;
+    let config = QuorumConfig::new(node, cluster_id, dir);
+    let quorum = Quorum::start(config, Arc::clone(disk), Arc::new(NoTransport)).await?;
+    let fenced = fence_all(&quorum).await;
+    quorum.stop().await?;
+    fenced?;
+    Ok(made)
+}
+
+async fn fence_all(quorum: &Quorum) -> Result<(), QuorumError> {
+    let image = quorum.image();
+    for known in image.brokers().filter(|known| !known.fenced) {
+        let who = BrokerRef { broker: known.id, epoch: known.epoch };
+        quorum.propose(Request::FenceBroker(who)).await?;
+    }
+    loop {
+        match quorum.propose(Request::Sweep).await? {
+            Response::Sweep(swept) if swept.more => {}
+            Response::Sweep(_) => return Ok(()),
+            other => unreachable!("the answer to another request: {other:?}"),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::position::Place;
 
 mod cluster;
 
-pub use cluster::{Cluster, ClusterUp, Elect};
+pub use cluster::{Cluster, ClusterUp, Elect, Regenerate};
 
 /// What every command takes stands behind what is its own.
 const GLOBAL: &str = "Global options";

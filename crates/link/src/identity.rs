@@ -31,6 +31,30 @@ impl fmt::Debug for LastMetadata {
     }
 }
 
+/// Reads the generation of the quorum when a Hello is sent.
+#[derive(Clone)]
+pub struct QuorumGeneration(Arc<dyn Fn() -> u32 + Send + Sync>);
+
+impl QuorumGeneration {
+    /// Reads by this function, which must not block.
+    pub fn new(read: impl Fn() -> u32 + Send + Sync + 'static) -> QuorumGeneration {
+        QuorumGeneration(Arc::new(read))
+    }
+}
+
+impl Default for QuorumGeneration {
+    /// The quorum that made the cluster.
+    fn default() -> QuorumGeneration {
+        QuorumGeneration::new(|| 0)
+    }
+}
+
+impl fmt::Debug for QuorumGeneration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QuorumGeneration({})", (self.0)())
+    }
+}
+
 /// Who this node is.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -48,6 +72,8 @@ pub struct Identity {
     pub versions: Versions,
     /// The end of its metadata log.
     pub last_metadata: LastMetadata,
+    /// Generation of the quorum whose metadata the node has.
+    pub generation: QuorumGeneration,
 }
 
 impl Identity {
@@ -61,6 +87,7 @@ impl Identity {
             secret: None,
             versions: VERSIONS,
             last_metadata: LastMetadata::default(),
+            generation: QuorumGeneration::default(),
         }
     }
 
@@ -79,6 +106,7 @@ impl Identity {
             last_metadata: (self.last_metadata.0)(),
             cluster_id: self.cluster_id.clone(),
             directories: self.directories.clone(),
+            generation: (self.generation.0)(),
         })
     }
 }

@@ -31,7 +31,7 @@ pub mod service;
 
 pub use caller::{CallError, Link};
 pub use codec::frame::{Decline, Declined};
-pub use codec::hello::{Hello, LogPoint, Purpose, Versions, is_link};
+pub use codec::hello::{ANY_GENERATION, Hello, LogPoint, Purpose, Versions, is_link};
 pub use codec::proof::Secret;
 pub use codec::refusal::{Refusal, Refused};
 pub use config::{Jitter, LinkConfig};
@@ -40,6 +40,6 @@ pub use door::{Door, Fetchers};
 pub use ending::Ending;
 pub use events::{DialFailure, Direction, Event, Observer};
 pub use greeting::{Established, GreetingError, Peer};
-pub use identity::{Identity, LastMetadata};
+pub use identity::{Identity, LastMetadata, QuorumGeneration};
 pub use links::Links;
 pub use service::{Answering, Service, Services};

@@ -1,8 +1,10 @@
 //! What a quorum is started with, and how it fails.
 
+use crate::generation::Generation;
 use metadata::ControllerSettings;
 use model::BrokerId;
 use std::path::PathBuf;
+use std::sync::Arc;
 use storage::journal::MetadataNote;
 
 /// How this node takes part in the quorum.
@@ -22,6 +24,8 @@ pub struct QuorumConfig {
     /// States of the metadata folder that the journals of the log directories note: a folder that holds less is an older copy. A
     /// node with a note never makes a new cluster.
     pub notes: Vec<MetadataNote>,
+    /// Generation of the metadata folder; read from the folder if not given.
+    pub generation: Option<Arc<Generation>>,
     /// What decisions rest on when this node leads.
     pub controller: ControllerSettings,
     /// Milliseconds between a leader's heartbeats. A single voter sends none. Every member looks at the clock five times in
@@ -48,6 +52,7 @@ impl QuorumConfig {
             cluster_id: cluster_id.into(),
             dir,
             notes: Vec::new(),
+            generation: None,
             controller: ControllerSettings::default(),
             // A silent leader is taken for dead after 0.9 to 1.2 s: the longest election time-out twice, or once and the shortest.
             // One that ended is known by its link.

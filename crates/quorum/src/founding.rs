@@ -31,6 +31,10 @@ const ROUNDS_LEFT_TO_THE_FIRST: u32 = 50;
 /// The pause between two rounds of a member that has metadata: an election takes less.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// The way out of a lost majority.
+const REGENERATE: &str =
+    "make a new quorum of the metadata that is left: highwater cluster regenerate";
+
 /// What the voters said of themselves, or why one of them did not.
 type Answers = BTreeMap<BrokerId, Result<Introduced, String>>;
 
@@ -64,7 +68,7 @@ fn beginning(me: u64, others: &Answers) -> Beginning {
             if empty.len() + 1 > voters - majority(voters) {
                 words += &format!(
                     ": with {} lost folders there is no majority; put __cluster_metadata-0 of one of these nodes back \
-                     as it was",
+                     as it was, or {REGENERATE}",
                     empty.len() + 1
                 );
             }
@@ -96,7 +100,7 @@ fn begins(me: u64, members: &BTreeSet<u64>, round: u32) -> bool {
 fn lost_metadata(me: u64) -> String {
     format!(
         "the metadata folder of node {} is new, its log directories are of a cluster that has metadata, and no other voter has \
-         that metadata: put __cluster_metadata-0 of a majority of the voters back as it was last",
+         that metadata: put __cluster_metadata-0 of a majority of the voters back as it was last, or {REGENERATE}",
         broker_id(me)
     )
 }
@@ -136,7 +140,7 @@ fn lost_majority(me: u64, voters: &BTreeSet<u64>, others: &Answers) -> Option<St
     (!lost.is_empty() && left < majority(voters.len())).then(|| {
         format!(
             "of {} voters {left} {} the metadata folder with which they voted, and a majority is {}: the {} new; put \
-             __cluster_metadata-0 of one of these nodes back as it was",
+             __cluster_metadata-0 of one of these nodes back as it was, or {REGENERATE}",
             voters.len(),
             if left == 1 { "has" } else { "have" },
             majority(voters.len()),

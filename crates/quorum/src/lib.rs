@@ -17,6 +17,7 @@ mod description;
 #[cfg(test)]
 mod faults;
 mod founding;
+mod generation;
 mod links;
 mod members;
 mod network;
@@ -26,6 +27,7 @@ mod proposer;
 mod published;
 mod quorum;
 mod raft;
+mod regenerate;
 mod stalled_leader;
 mod state_machine;
 mod store;
@@ -33,9 +35,11 @@ mod translation;
 
 pub use config::{QuorumConfig, QuorumError};
 pub use description::{MemberDescription, QuorumDescription, QuorumStanding};
+pub use generation::Generation;
 pub use links::{LinkTransport, MemberService};
 pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use older_copy::put_aside;
 pub use published::Subscription;
 pub use quorum::Quorum;
+pub use regenerate::{Regeneration, plan_regeneration, regenerate};
 pub use store::stopped::{is_only_voter, read_stopped};

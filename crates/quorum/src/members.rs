@@ -36,8 +36,9 @@ enum Step {
     Vote(BTreeSet<u64>),
 }
 
-/// The next change that is due, if the broker of `node` is that member now.
-fn next_step(members: &Membership, node: u64) -> Option<Step> {
+/// The next change that is due, if the broker of `node` is that member now. The brokers `named` get their votes together, once
+/// all of them are members: a quorum that was regenerated never rests at two voters.
+fn next_step(members: &Membership, node: u64, named: &BTreeSet<BrokerId>) -> Option<Step> {
     let configs = members.get_joint_config();
     if let [_, .., last] = &configs[..] {
         return Some(Step::Finish(last.clone()));
@@ -50,10 +51,20 @@ fn next_step(members: &Membership, node: u64) -> Option<Step> {
     if members.get_node(&node).is_none() {
         return Some(Step::Add(node));
     }
-    let former = voters.iter().copied().find(is_former)?;
     let mut voters = voters;
-    voters.remove(&former);
-    voters.insert(node);
+    if let Some(former) = voters.iter().copied().find(is_former) {
+        voters.remove(&former);
+        voters.insert(node);
+        return Some(Step::Vote(voters));
+    }
+    let votes = |broker: &BrokerId| voters.iter().any(|id| broker_id(*id) == *broker);
+    let lacking = named.iter().filter(|broker| !votes(broker));
+    let member = |broker: &BrokerId| members.learner_ids().find(|id| broker_id(*id) == *broker);
+    let joining: Vec<u64> = lacking.map(member).collect::<Option<_>>()?;
+    if joining.is_empty() {
+        return None;
+    }
+    voters.extend(joining);
     Some(Step::Vote(voters))
 }
 
@@ -70,7 +81,7 @@ impl Quorum {
                 let metrics = metrics.borrow_watched();
                 metrics.membership_config.membership().clone()
             };
-            let Some(step) = next_step(&members, node) else { return Ok(()) };
+            let Some(step) = next_step(&members, node, self.named_voters()) else { return Ok(()) };
             if matches!(step, Step::Vote(_)) && self.lag(node) > LAG_MAX {
                 // It was added by a try before this one, which did not wait to the end.
                 let words = format!("node {broker} has not received all metadata yet");
@@ -127,9 +138,13 @@ mod tests {
     }
 
     /// What happens, step by step, until nothing is due.
-    fn steps(mut members: Membership, node: u64) -> Vec<Step> {
+    fn steps(members: Membership, node: u64) -> Vec<Step> {
+        steps_of(members, node, &BTreeSet::new())
+    }
+
+    fn steps_of(mut members: Membership, node: u64, named: &BTreeSet<BrokerId>) -> Vec<Step> {
         let mut taken = Vec::new();
-        while let Some(step) = next_step(&members, node) {
+        while let Some(step) = next_step(&members, node, named) {
             let voters: BTreeSet<u64> = members.voter_ids().collect();
             let learners: Vec<u64> = members.learner_ids().collect();
             members = match &step {
@@ -189,6 +204,19 @@ mod tests {
         let members = membership(vec![vec![1, 2, 3]], vec![4]);
         assert_eq!(steps(members.clone(), id(5, 1)), [Step::Add(id(5, 1))]);
         assert_eq!(steps(members, id(4, 1)), [Step::Remove(4), Step::Add(id(4, 1))]);
+    }
+
+    #[test]
+    fn the_voters_of_a_regenerated_quorum_get_their_votes_together() {
+        let named = [1, 2, 3].map(BrokerId).into();
+        let (one, two, three) = (id(1, 8), id(2, 9), id(3, 7));
+        let alone = membership(vec![vec![three]], vec![4]);
+        assert_eq!(steps_of(alone, one, &named), [Step::Add(one)]);
+        let one_joined = membership(vec![vec![three]], vec![4, one]);
+        let voters = BTreeSet::from([one, two, three]);
+        assert_eq!(steps_of(one_joined, two, &named), [Step::Add(two), Step::Vote(voters)]);
+        let settled = membership(vec![vec![one, two, three]], vec![4]);
+        assert_eq!(steps_of(settled, one, &named), []);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::blobs::Blobs;
 use crate::clock::Heard;
 #[cfg(test)]
 use crate::faults::{Mutant, is_mutant};
+use crate::generation::Generation;
 use crate::older_copy::{Acknowledgements, OwnFolder};
 use crate::published::Published;
 use crate::raft::{LogId, Snapshot, TypeConfig, Vote, broker_id, node_id};
@@ -28,6 +29,7 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{EmptyNode, OptionalSend, RPCTypes, Raft, RaftNetworkFactory, RaftNetworkV2};
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -92,6 +94,8 @@ pub(crate) struct Network {
     pub(crate) acknowledgements: Arc<Acknowledgements>,
     /// Whether the own folder is an older copy.
     pub(crate) own_folder: Arc<OwnFolder>,
+    /// Members of other generations are not talked to.
+    pub(crate) generation: Arc<Generation>,
     /// Whether this node may make a new cluster: its log directories were in none.
     pub(crate) may_found: bool,
 }
@@ -124,18 +128,19 @@ fn confused<T>() -> Result<T, Failure> {
 impl Peer {
     /// Asks; in pieces if it has to be.
     async fn ask(&self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
-        let message = request.encode(self.head());
+        let message = self.encode(request);
         if message.len() <= MESSAGE_BYTES_MAX {
             return self.exchange(request, message, patience).await;
         }
         let whole = WholeId::of(&message);
         self.send_pieces(whole, &message).await?;
         let request = Request::Large(whole);
-        self.exchange(&request, request.encode(self.head()), patience.max(PIECE_PATIENCE)).await
+        self.exchange(&request, self.encode(&request), patience.max(PIECE_PATIENCE)).await
     }
 
-    fn head(&self) -> Head<'_> {
-        Head { cluster_id: &self.network.cluster_id, from: self.network.me, to: self.to }
+    fn encode(&self, request: &Request) -> Vec<u8> {
+        let cluster_id = &*self.network.id_in_messages();
+        request.encode(Head { cluster_id, from: self.network.me, to: self.to })
     }
 
     async fn exchange(
@@ -149,7 +154,7 @@ impl Peer {
         let answer = tokio::time::timeout(patience, sent).await;
         let answer = answer.map_err(|_| self.timed_out(request, patience))?.map_err(unreachable)?;
         let (head, reply) = Reply::decode(&answer).map_err(unreachable)?;
-        if head.from != self.to || head.cluster_id != &*self.network.cluster_id {
+        if head.from != self.to || head.cluster_id != self.network.id_in_messages() {
             return Err(unreachable("the answer is another node's"));
         }
         match reply {
@@ -195,7 +200,7 @@ impl Peer {
         piece: &[u8],
     ) -> Result<usize, Failure> {
         let request = Request::Piece { whole, offset: offset as u64, bytes: piece.to_vec() };
-        let message = request.encode(self.head());
+        let message = self.encode(&request);
         match self.exchange(&request, message, PIECE_PATIENCE).await? {
             Reply::Taken(have) if have <= whole.length => Ok(have as usize),
             _ => confused(),
@@ -218,7 +223,7 @@ impl Peer {
         if image.highwater_version() >= OLDER_COPY_LEVEL {
             let acknowledged = plain_place(acknowledged);
             let request = Request::OlderCopy { vote: plain_vote(&vote), acknowledged };
-            let message = request.encode(self.head());
+            let message = self.encode(&request);
             // The next append reports it again.
             let _ = self.exchange(&request, message, STORED_AFTER).await;
         }
@@ -339,19 +344,25 @@ pub(crate) struct Introduced {
 }
 
 impl Network {
+    /// The cluster id that messages of this generation carry.
+    fn id_in_messages(&self) -> Cow<'_, str> {
+        self.generation.in_messages(&self.cluster_id)
+    }
+
     /// Asks a broker which member it is. The reason, if there is no answer.
     pub(crate) async fn introduction(
         &self,
         broker: BrokerId,
         patience: Duration,
     ) -> Result<Introduced, String> {
-        let head = Head { cluster_id: &self.cluster_id, from: self.me, to: node_id(broker, 0) };
+        let own_id = self.id_in_messages();
+        let head = Head { cluster_id: &own_id, from: self.me, to: node_id(broker, 0) };
         let sent = self.transport.send(broker, Request::Introduce.encode(head), patience);
         let answer = tokio::time::timeout(patience, sent).await;
         let answer = answer.map_err(|_| "no answer in time".to_owned())?;
         let answer = answer.map_err(|error| error.to_string())?;
         let (head, reply) = Reply::decode(&answer).map_err(|error| error.to_string())?;
-        if broker_id(head.from) != broker || head.cluster_id != &*self.cluster_id {
+        if broker_id(head.from) != broker || head.cluster_id != own_id {
             return Err("the answer is another node's".to_owned());
         }
         match reply {
@@ -388,8 +399,8 @@ pub(crate) async fn receive(
             (head.from, Reply::Refused("the metadata folder is an older copy".to_owned()))
         }
         Ok((head, request)) if !is_for(network, &head, &request) => {
-            let (me, cluster) = (broker_id(network.me), &network.cluster_id);
-            let words = match broker_id(head.to) == me && head.cluster_id == &**cluster {
+            let (me, cluster) = (broker_id(network.me), network.id_in_messages());
+            let words = match broker_id(head.to) == me && head.cluster_id == cluster {
                 // A member is its folder: what that one promised this one does not know.
                 true => format!("node {me} has another folder than the member that is meant had"),
                 false => format!("this is node {me} of cluster {cluster}"),
@@ -427,7 +438,7 @@ pub(crate) async fn receive(
             (head.from, reply.unwrap_or_else(Reply::Refused))
         }
     };
-    reply.encode(Head { cluster_id: &network.cluster_id, from: network.me, to })
+    reply.encode(Head { cluster_id: &network.id_in_messages(), from: network.me, to })
 }
 
 /// Whether a message is for this member. Who asks which member this is does not know it yet.
@@ -436,7 +447,7 @@ fn is_for(network: &Network, head: &Head<'_>, request: &Request) -> bool {
         Request::Introduce => broker_id(head.to) == broker_id(network.me),
         _ => head.to == network.me,
     };
-    to && head.cluster_id == &*network.cluster_id
+    to && head.cluster_id == network.id_in_messages()
 }
 
 async fn answer(
@@ -459,7 +470,7 @@ async fn answer(
             let (head, request) = Request::decode(&message).map_err(|error| error.to_string())?;
             let same = head.from == from
                 && head.to == network.me
-                && head.cluster_id == &*network.cluster_id;
+                && head.cluster_id == network.id_in_messages();
             if !same {
                 return Err("a request in pieces that is another's".into());
             }

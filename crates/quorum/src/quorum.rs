@@ -5,6 +5,7 @@ use crate::clock;
 use crate::config::{QuorumConfig, QuorumError};
 use crate::deleted_topics::DeletedTopics;
 use crate::founding::Founding;
+use crate::generation::{Generation, GenerationFile};
 use crate::members::members_changed;
 use crate::network::{Network, Transport, receive};
 use crate::older_copy;
@@ -42,6 +43,8 @@ pub struct Quorum {
 }
 
 struct Inner {
+    /// Brokers that vote once each of them has the metadata: the quorum was regenerated.
+    named_voters: BTreeSet<BrokerId>,
     raft: Raft<TypeConfig, StateMachine>,
     network: Network,
     store: LogStore,
@@ -66,8 +69,8 @@ fn raft_config(config: &QuorumConfig, alone: bool) -> Result<Config, QuorumError
         snapshot_policy: SnapshotPolicy::LogsSinceLast(config.snapshot_entries),
         max_in_snapshot_log_to_keep: config.snapshot_entries / 5,
         replication_lag_threshold: config.snapshot_entries * 2,
-        // A voter without peers has nobody to tell or to hear from: it does not look at the clock.
-        enable_tick: !alone,
+        // A voter that never has peers sends and receives no heartbeats, so it needs no clock.
+        enable_tick: !(alone && config.voters == [config.node]),
         // A leader that lost power may have lost entries that others have, of its own term: it must not go on
         // in that term, where it would give their indexes to others. And it does not know what was
         // committed. Nobody else has entries of a voter without peers.
@@ -103,6 +106,12 @@ fn lead_alone(store: &LogStore, me: u64) -> Result<(), QuorumError> {
         }
     }
     .map_err(QuorumError::stopped)
+}
+
+/// The generation of the quorum, and the brokers that are to vote in it.
+struct Regenerated {
+    generation: Arc<Generation>,
+    named: BTreeSet<BrokerId>,
 }
 
 /// Reads the folder. An older copy is put aside, and the node begins with an empty folder as a new member. Fails if no
@@ -142,6 +151,9 @@ impl Quorum {
         transport: Arc<dyn Transport>,
     ) -> Result<Quorum, QuorumError> {
         let dir = config.dir.clone();
+        let generation = GenerationFile::read(&*disk, &dir).map_err(QuorumError::stopped)?;
+        let named: BTreeSet<BrokerId> = generation.voters.into_iter().map(BrokerId).collect();
+        let disk_of_folder = Arc::clone(&disk);
         let planned = plan_start(&*disk, &config)?;
         let opened = open_planned(Arc::clone(&disk), dir.clone(), planned, config.snapshot_bytes);
         let Opened { me, is_known, store, applied, members } =
@@ -168,7 +180,15 @@ impl Quorum {
         } else if !is_known {
             store.keep_identity().await.map_err(QuorumError::stopped)?;
         }
-        let quorum = Quorum::run(&config, me, store, machine, transport, alone).await?;
+        let generation = match config.generation.clone() {
+            Some(generation) => generation,
+            None => {
+                let read = Generation::open(disk_of_folder, config.dir.clone());
+                Arc::new(read.map_err(QuorumError::stopped)?)
+            }
+        };
+        let rebuilt = Regenerated { generation, named };
+        let quorum = Quorum::run(&config, me, store, machine, transport, alone, rebuilt).await?;
         quorum.settle(me).await?;
         Ok(quorum)
     }
@@ -180,6 +200,7 @@ impl Quorum {
         machine: StateMachine,
         transport: Arc<dyn Transport>,
         alone: bool,
+        rebuilt: Regenerated,
     ) -> Result<Quorum, QuorumError> {
         let network = Network {
             cluster_id: config.cluster_id.as_str().into(),
@@ -189,6 +210,7 @@ impl Quorum {
             blobs: Arc::default(),
             heard: Arc::default(),
             published: machine.published(),
+            generation: rebuilt.generation,
             acknowledgements: Arc::default(),
             own_folder: Arc::default(),
             may_found: config.notes.is_empty(),
@@ -233,6 +255,7 @@ impl Quorum {
             TypeConfig::spawn(vital(stalled_leader)),
         ];
         let inner = Inner {
+            named_voters: rebuilt.named,
             raft,
             network,
             store,
@@ -494,6 +517,11 @@ impl Quorum {
             // It was stopped.
             Err(_) => std::future::pending().await,
         }
+    }
+
+    /// Brokers that vote once each of them has the metadata.
+    pub(crate) fn named_voters(&self) -> &BTreeSet<BrokerId> {
+        &self.inner.named_voters
     }
 
     /// The way to other members.

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use ::link::{
     Door, Established, Event, Fetchers as TakesFetchers, Identity, Jitter, LastMetadata, Link,
-    LinkConfig, Links, LogPoint, Observer, Secret, Services, Target, service,
+    LinkConfig, Links, LogPoint, Observer, QuorumGeneration, Secret, Services, Target, service,
 };
 use configuration::{BrokerConfig, Voter};
 use metadata::ClusterImage;
 use model::{BrokerId, Uuid};
 use node::ProbeTimes;
 use parking_lot::Mutex;
-use quorum::{LinkTransport, MemberService, Quorum};
+use quorum::{Generation, LinkTransport, MemberService, Quorum};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{info, warn};
 
@@ -51,6 +51,7 @@ pub struct ClusterLinks {
     door: Arc<Door>,
     members: MemberService,
     quorum: Arc<OnceLock<Arc<Quorum>>>,
+    generation: Arc<Generation>,
     watching: Arc<Watching>,
     caught_up: Arc<CaughtUp>,
     log_ends: Arc<LogEndsSource>,
@@ -67,12 +68,14 @@ impl ClusterLinks {
         incarnation: Uuid,
         directories: Vec<Uuid>,
         disks: &Arc<SickDisks>,
+        generation: &Arc<Generation>,
     ) -> ClusterLinks {
         let quorum: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
         let mut identity = Identity::new(cluster_id, config.node_id, incarnation);
         identity.directories = directories;
         identity.secret = config.inter_broker_secret.clone().and_then(Secret::new);
         identity.last_metadata = last_metadata(&quorum);
+        identity.generation = own_generation(generation, &quorum);
         let identity = Arc::new(identity);
         let jitter = Jitter::new(|due: Duration| due.mul_f64(0.5 + fastrand::f64()));
         let link_config = Arc::new(LinkConfig { jitter, ..LinkConfig::default() });
@@ -117,8 +120,7 @@ impl ClusterLinks {
             .with(service::PROBE, Arc::new(ProbeService { disks: Arc::clone(disks) }))
             .with(service::LOG_ENDS, Arc::new(LogEndsService { source: Arc::clone(&log_ends) }));
         let fetchers: FetcherSink = Arc::default();
-        let observer: Arc<dyn Observer> =
-            Arc::new(Watcher { watching: Arc::clone(&watching), told: Mutex::default() });
+        let observer: Arc<dyn Observer> = Arc::new(Watcher::new(&watching, generation, &quorum));
         let door = Door::new(
             Arc::clone(&identity),
             Arc::clone(&link_config),
@@ -137,6 +139,7 @@ impl ClusterLinks {
             door,
             members,
             quorum,
+            generation: Arc::clone(generation),
             watching,
             caught_up,
             log_ends,
@@ -158,9 +161,11 @@ impl ClusterLinks {
     /// Replaces the connection with a node. Calls that wait on the old one fail.
     pub(super) fn redial(&self, node: BrokerId) {
         let Some(target) = self.links.get(node).map(|link| link.target().clone()) else { return };
-        let observer: Arc<dyn Observer> =
-            Arc::new(Watcher { watching: Arc::clone(&self.watching), told: Mutex::default() });
-        self.dial(node, &target.host, target.port, &observer);
+        self.dial(node, &target.host, target.port, &self.observer());
+    }
+
+    fn observer(&self) -> Arc<dyn Observer> {
+        Arc::new(Watcher::new(&self.watching, &self.generation, &self.quorum))
     }
 
     /// Takes connections of other nodes until the door closes.
@@ -290,8 +295,7 @@ impl ClusterLinks {
                 wanted.insert(broker.id, (endpoint.host.clone(), endpoint.port));
             }
         }
-        let observer: Arc<dyn Observer> =
-            Arc::new(Watcher { watching: Arc::clone(&self.watching), told: Mutex::default() });
+        let observer = self.observer();
         for (id, at) in &wanted {
             if *id != self.me && dialed.get(id) != Some(at) {
                 self.dial(*id, &at.0, at.1, &observer);
@@ -325,11 +329,43 @@ fn last_metadata(quorum: &Arc<OnceLock<Arc<Quorum>>>) -> LastMetadata {
     LastMetadata::new(move || -> Option<LogPoint> { quorum.get()?.last_entry() })
 }
 
+fn has_entries(quorum: &OnceLock<Arc<Quorum>>) -> bool {
+    quorum.get().is_some_and(|quorum| quorum.last_entry().is_some())
+}
+
+fn own_generation(
+    generation: &Arc<Generation>,
+    quorum: &Arc<OnceLock<Arc<Quorum>>>,
+) -> QuorumGeneration {
+    let (generation, quorum) = (Arc::clone(generation), Arc::clone(quorum));
+    QuorumGeneration::new(move || generation.number(has_entries(&quorum)))
+}
+
 /// Tells the watch of what becomes of links, and people of what they should know.
 struct Watcher {
     watching: Arc<Watching>,
+    generation: Arc<Generation>,
+    quorum: Arc<OnceLock<Arc<Quorum>>>,
     /// What was reported of a node last, so that it is not reported again and again.
     told: Mutex<std::collections::BTreeMap<BrokerId, String>>,
+}
+
+impl Watcher {
+    fn new(
+        watching: &Arc<Watching>,
+        generation: &Arc<Generation>,
+        quorum: &Arc<OnceLock<Arc<Quorum>>>,
+    ) -> Watcher {
+        let (watching, generation) = (Arc::clone(watching), Arc::clone(generation));
+        Watcher { watching, generation, quorum: Arc::clone(quorum), told: Mutex::default() }
+    }
+
+    /// A node without metadata takes the generation of a node with metadata.
+    fn adopt_generation(&self, of_peer: u32) {
+        if let Err(cause) = self.generation.adopt(of_peer, has_entries(&self.quorum)) {
+            warn!(%cause, "cannot write the generation of the metadata quorum");
+        }
+    }
 }
 
 impl Observer for Watcher {
@@ -337,6 +373,7 @@ impl Observer for Watcher {
         self.watching.observe(event);
         match event {
             Event::Up { peer } => {
+                self.adopt_generation(peer.hello.generation);
                 self.told.lock().remove(&peer.hello.node);
                 info!(node = %peer.hello.node, address = %peer.address, "connected with another node");
             }

@@ -604,6 +604,7 @@ mod tests {
             last_metadata: None,
             cluster_id: "c".to_owned(),
             directories: Vec::new(),
+            generation: 0,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         Arc::new(Peer { hello, address, direction, version: 1 })

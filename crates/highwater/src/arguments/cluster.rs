@@ -40,6 +40,8 @@ pub enum Cluster {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Make a new metadata quorum out of what one stopped voter has, when a majority of the voters is lost for good
+    Regenerate(Regenerate),
     /// Show the release of each broker, and the format levels that it reads and that the cluster has
     Versions {
         #[command(flatten)]
@@ -62,6 +64,20 @@ pub enum Cluster {
     Id,
     /// Run a cluster of several brokers on this machine until Ctrl-C
     Up(ClusterUp),
+}
+
+/// `cluster regenerate`
+#[derive(Debug, Args)]
+pub struct Regenerate {
+    /// The data folder of a stopped broker: of those that are left the one with the newest metadata
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The brokers that are to vote, this one among them [default: those that voted before]
+    #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
+    pub voters: Vec<i32>,
+    /// Do it: what only the lost voters had is LOST. Otherwise it is only shown
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// `cluster elect`

@@ -8,6 +8,7 @@ mod cluster_health;
 mod cluster_id;
 mod cluster_levels;
 mod cluster_quorum;
+mod cluster_regenerate;
 mod cluster_unregister;
 mod cluster_up;
 mod config;
@@ -75,6 +76,7 @@ fn run_cluster(command: &Cluster, reporting: start::Reporting) -> Result<ExitCod
         Cluster::Info { listing, connection } => cluster::info(listing.format, connection),
         Cluster::Health { listing, connection } => cluster_health::run(listing.format, connection),
         Cluster::Quorum { listing, connection } => cluster_quorum::run(listing.format, connection),
+        Cluster::Regenerate(typed) => cluster_regenerate::run(typed),
         Cluster::Elect(typed) => cluster_elect::run(typed),
         Cluster::Unregister { broker, connection } => cluster_unregister::run(*broker, connection),
         Cluster::Versions { listing, connection } => {

@@ -16,6 +16,7 @@ mod outage;
 mod proxied;
 mod quorum;
 mod refused;
+mod regenerated;
 mod replaced;
 mod replication;
 mod restored_voter;

@@ -288,7 +288,7 @@ mod tests {
     /// Reasons that only a newer release has are handed on, with their words.
     #[test]
     fn newer_reasons_are_read_as_such() {
-        for code in 10..=u8::MAX {
+        for code in 11..=u8::MAX {
             let refused = Refused::new(Refusal::Other(code), "no");
             let declined = Declined::new(Decline::Other(code), "no");
             for frame in [Frame::Refused(refused), Frame::Declined { id: 1, declined }] {

@@ -11,6 +11,7 @@
 //!  1  whether there is a last metadata entry, then if so: 8 term, 8 leader, 8 index
 //!  2+ cluster id
 //!  2  number of directories, then 16 each
+//!  4  generation of the quorum, if it is not 0
 //!     what newer releases add behind; older ones pass over it
 //! ```
 //!
@@ -34,6 +35,9 @@ pub const VERSIONS: Versions = Versions { min: 1, max: 1 };
 const DIRECTORIES_MAX: usize = 200;
 /// "Any node", on the wire.
 const ANY_NODE: i32 = -1;
+
+/// Generation that a node without metadata names: it takes that of a node with metadata.
+pub const ANY_GENERATION: u32 = u32::MAX;
 
 /// Whether bytes that a connection begins with are the link's.
 pub fn is_link(first: [u8; 4]) -> bool {
@@ -118,6 +122,9 @@ pub struct Hello {
     pub cluster_id: String,
     /// The ids of its log directories.
     pub directories: Vec<Uuid>,
+    /// Generation of the quorum whose metadata the node has; 0 for the quorum that made the cluster, [`ANY_GENERATION`] for a node
+    /// without metadata.
+    pub generation: u32,
 }
 
 impl Hello {
@@ -142,6 +149,10 @@ impl Hello {
         let named = self.directories.iter().take(DIRECTORIES_MAX);
         out.u16(named.len() as u16);
         named.for_each(|directory| out.bytes(&directory.0));
+        if self.generation > 0 {
+            // Earlier releases pass over the field.
+            out.u32(self.generation);
+        }
         let mut bytes = out.into_bytes();
         let body = bytes.len() - MAGIC.len() - LENGTH_BYTES;
         assert!(body <= HELLO_BYTES_MAX, "its parts are bounded");
@@ -177,6 +188,12 @@ impl Hello {
         let count = fields.u16()?;
         let directories = fields.bytes(usize::from(count) * 16)?.chunks_exact(16);
         let directories = directories.map(|id| Uuid(id.try_into().expect("16 bytes"))).collect();
+        let rest = fields.rest();
+        let generation = match rest.first_chunk() {
+            Some(bytes) => u32::from_be_bytes(*bytes),
+            None if rest.is_empty() => 0,
+            None => return Err(CodecError::Value("a generation that is cut off")),
+        };
         Ok(Hello {
             versions,
             has_secret,
@@ -188,6 +205,7 @@ impl Hello {
             last_metadata,
             cluster_id,
             directories,
+            generation,
         })
     }
 }
@@ -227,6 +245,7 @@ impl Hello {
             last_metadata: Some(LogPoint { term: 3, leader: 1, index: 40 }),
             cluster_id: "AAAAAAAAAAAAAAAAAAAAAA".into(),
             directories: vec![Uuid([0xd1; 16]), Uuid([0xd2; 16])],
+            generation: 0,
         }
     }
 }
@@ -256,7 +275,8 @@ mod tests {
             has_secret: true,
             ..hello(1)
         };
-        for hello in [hello(1), fetcher] {
+        let regenerated = Hello { generation: 7, ..hello(1) };
+        for hello in [hello(1), fetcher, regenerated] {
             assert_eq!(Hello::decode(body(&hello.encode())), Ok(hello));
         }
     }
@@ -292,9 +312,22 @@ mod tests {
 
     #[test]
     fn what_newer_releases_add_is_passed_over() {
-        let mut bytes = hello(1).encode();
+        let hello = Hello { generation: 7, ..hello(1) };
+        let mut bytes = hello.encode();
         bytes.extend_from_slice(b"something new");
-        assert_eq!(Hello::decode(&bytes[8..]), Ok(hello(1)));
+        assert_eq!(Hello::decode(&bytes[8..]), Ok(hello));
+    }
+
+    /// Release 0.1.0 names no generation, and passes over the one that a newer release names.
+    #[test]
+    fn a_generation_is_behind_what_earlier_releases_read() {
+        let (old, new) = (hello(1).encode(), Hello { generation: 7, ..hello(1) }.encode());
+        assert_eq!((&new[8..old.len()], new.len()), (&old[8..], old.len() + 4));
+        assert_eq!(Hello::decode(&old[8..]).unwrap().generation, 0);
+        assert_eq!(Hello::decode(&new[8..]).unwrap().generation, 7);
+        for cut in old.len() + 1..new.len() {
+            assert!(Hello::decode(&new[8..cut]).is_err(), "cut at {cut}");
+        }
     }
 
     #[test]

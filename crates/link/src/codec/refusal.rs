@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::fields::{Reader, Writer, cut};
-use super::hello::Hello;
+use super::hello::{ANY_GENERATION, Hello};
 use std::fmt;
 
 /// Bytes of the words that go over the wire.
@@ -29,6 +29,8 @@ pub enum Refusal {
     Purpose,
     /// Too many connections have not proven anything yet.
     Busy,
+    /// It has the metadata of another generation of the quorum.
+    Generation,
     /// Of a kind that a newer release has.
     Other(u8),
 }
@@ -46,6 +48,7 @@ impl Refusal {
             Refusal::NotLoopback => 7,
             Refusal::Purpose => 8,
             Refusal::Busy => 9,
+            Refusal::Generation => 10,
             Refusal::Other(code) => code,
         }
     }
@@ -61,6 +64,7 @@ impl Refusal {
             7 => Refusal::NotLoopback,
             8 => Refusal::Purpose,
             9 => Refusal::Busy,
+            10 => Refusal::Generation,
             other => Refusal::Other(other),
         }
     }
@@ -129,6 +133,7 @@ pub fn judge(mine: &Hello, theirs: &Hello, is_loopback: bool) -> Result<u16, Ref
     check_cluster(mine, theirs)?;
     let version = check_version(mine, theirs)?;
     check_nodes(mine, theirs)?;
+    check_generation(mine, theirs)?;
     check_secrets(mine, theirs, is_loopback)?;
     Ok(version)
 }
@@ -177,6 +182,22 @@ fn check_nodes(mine: &Hello, theirs: &Hello) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// A node without metadata takes the generation of the other one.
+fn check_generation(mine: &Hello, theirs: &Hello) -> Result<(), Refused> {
+    let is_any = mine.generation == ANY_GENERATION || theirs.generation == ANY_GENERATION;
+    if mine.generation == theirs.generation || is_any {
+        return Ok(());
+    }
+    let is_older = mine.generation < theirs.generation;
+    let (older, newer) = if is_older { (mine, theirs) } else { (theirs, mine) };
+    let words = format!(
+        "the metadata quorum was regenerated (generation {}, node {}), and node {} has the metadata of generation {}: stop \
+         node {}, move its __cluster_metadata-0 away and start it without that folder",
+        newer.generation, newer.node, older.node, older.generation, older.node
+    );
+    Err(Refused::new(Refusal::Generation, words))
 }
 
 fn check_secrets(mine: &Hello, theirs: &Hello, is_loopback: bool) -> Result<(), Refused> {
@@ -233,6 +254,14 @@ mod tests {
         assert_eq!(refused(&mine, &same), Refusal::SameNode);
         let lost = Hello { wanted: Some(BrokerId(3)), ..theirs.clone() };
         assert_eq!(refused(&mine, &lost), Refusal::OtherNode);
+        let regenerated = Hello { generation: 2, ..theirs.clone() };
+        assert_eq!(refused(&mine, &regenerated), Refusal::Generation);
+        let without_metadata = Hello { generation: ANY_GENERATION, ..theirs.clone() };
+        assert_eq!(judge(&mine, &without_metadata, true), Ok(1));
+        assert_eq!(
+            judge(&regenerated, &Hello { generation: ANY_GENERATION, ..mine.clone() }, true),
+            Ok(1)
+        );
         let proving = Hello { has_secret: true, ..theirs };
         assert_eq!(refused(&mine, &proving), Refusal::Secret);
     }

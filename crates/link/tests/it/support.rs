@@ -157,6 +157,7 @@ impl Raw {
             last_metadata: None,
             cluster_id: CLUSTER.into(),
             directories: Vec::new(),
+            generation: 0,
         }
     }
 

@@ -21,7 +21,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// Adds the checksum to a file that ends with a JSON object and a line feed.
-pub(super) fn seal(bytes: &mut Vec<u8>) {
+pub(crate) fn seal(bytes: &mut Vec<u8>) {
     assert!(bytes.ends_with(b"}\n"), "only an object can be given one more field");
     bytes.truncate(bytes.len() - 2);
     let crc = crc32c(bytes);
@@ -50,7 +50,7 @@ pub(super) fn whole_version(bytes: &[u8]) -> Option<u16> {
 
 /// Checks the file's version and, from version 1 on, its checksum; the reason if it is not what was
 /// written.
-pub(super) fn check(bytes: &[u8], version_max: u16) -> Result<(), String> {
+pub(crate) fn check(bytes: &[u8], version_max: u16) -> Result<(), String> {
     let Some((content, stored)) = split(bytes) else {
         return match version(bytes)? {
             0 => Ok(()),

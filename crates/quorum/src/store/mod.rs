@@ -16,7 +16,7 @@
 
 pub(crate) mod backlog;
 mod check;
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod log_store;
 pub(crate) mod open;
 pub(crate) mod snapshot;

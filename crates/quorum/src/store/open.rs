@@ -72,6 +72,18 @@ impl Plan {
         in_log.max(self.applied.last.map(|id| id.index))
     }
 
+    /// The newest entry, in the log or in a snapshot.
+    pub(crate) fn last_id(&self) -> Option<LogId> {
+        let in_log = self.found.next.checked_sub(1).and_then(|last| self.found.id(last));
+        in_log.max(self.applied.last)
+    }
+
+    /// The folder as that of another member.
+    pub(crate) fn with_member(mut self, member: u64) -> Plan {
+        self.vote_file.node = member;
+        self
+    }
+
     /// Term of the vote; 0 for none.
     pub(crate) fn term(&self) -> u64 {
         self.vote_file.vote.map_or(0, |vote| vote.leader_id.term)
@@ -110,7 +122,8 @@ pub(crate) fn open_planned(
     Ok(Opened { me, is_known, store, applied: plan.applied, members })
 }
 
-pub(super) fn members(plan: &Plan) -> Option<Members> {
+/// The members, by the newest entry that names them; `None` in a folder without metadata.
+pub(crate) fn members(plan: &Plan) -> Option<Members> {
     let kept = &plan.applied.members;
     let since = kept.log_id().map(|id| id.index);
     match &plan.found.members {

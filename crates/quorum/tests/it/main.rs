@@ -7,6 +7,7 @@ mod large;
 mod links;
 mod members;
 mod older_copy;
+mod regenerate;
 mod single;
 mod support;
 mod voters;
