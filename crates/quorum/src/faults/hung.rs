@@ -10,7 +10,8 @@ use super::{
 use crate::QuorumError;
 use crate::quorum::Quorum;
 use crate::raft::{Runtime, node_id};
-use ledger::message::{Election, Head, Reply, Request};
+use crate::translation::plain_place;
+use ledger::message::{Append, Appended, Election, Head, Reply, Request};
 use model::BrokerId;
 use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
@@ -219,6 +220,66 @@ fn ask_a_hung_voter(mutant: Option<Mutant>) -> (bool, bool) {
 fn a_vote_is_answered_once_it_is_durable() {
     assert_eq!(ask_a_hung_voter(None), (false, true));
     assert_eq!(ask_a_hung_voter(Some(Mutant::VoteBeforeDurable)), (true, true), "the mutant");
+}
+
+/// A voter whose disk hangs receives an entry of its leader; returns whether it acknowledges the entry meanwhile.
+async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
+    simulate(7);
+    plant(mutant);
+    let program = Program {
+        seed: 7,
+        voters: 3,
+        disks_lie: false,
+        losses: Losses::None,
+        mutant,
+        snapshot_entries: 5000,
+    };
+    let cluster = Cluster::new(program).await;
+    begin(&cluster).await;
+    let (_, leader) = leader(&cluster).expect("something was decided");
+    let up = cluster.world.lock().up();
+    let follower = up.into_iter().find(|(id, _)| BrokerId(*id) != leader.node());
+    let (victim, voter) = follower.expect("one follows");
+    let (from, member) = (node_id(leader.node(), 0), node_id(BrokerId(victim), 0));
+    let ways = (1..=3).map(|other| node_id(BrokerId(other), 0)).filter(|other| *other != member);
+    let cuts: Vec<_> = ways.flat_map(|other| [(other, member), (member, other)]).collect();
+    cluster.world.lock().cuts.extend(cuts);
+    // What was sent before has arrived, and is durable.
+    sleep(Duration::from_millis(50)).await;
+    set_hung(member, true);
+    let before = voter.store().last().map(plain_place).expect("it has the first entries");
+    let term = leader.standing().leader_epoch;
+    let place = ledger::Place { term, leader: from, index: before.index + 1 };
+    let append = Append {
+        vote: ledger::Vote { term, node: from, committed: true },
+        before: Some(before),
+        committed: None,
+        entries: vec![ledger::Entry { place, payload: ledger::Payload::Blank }],
+    };
+    let message =
+        Request::Append(append).encode(Head { cluster_id: super::CLUSTER, from, to: member });
+    let reply = timeout(Duration::from_secs(2), voter.receive_from(leader.node(), &message)).await;
+    set_hung(member, false);
+    let reply = reply.unwrap_or_default();
+    matches!(Reply::decode(&reply), Ok((_, Reply::Append(Appended::All))))
+}
+
+fn append_to_a_hung_voter(mutant: Option<Mutant>) -> bool {
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime needs nothing but memory");
+        runtime.block_on(Runtime::scope(7, acknowledges_while_hung(mutant)))
+    });
+    thread.join().expect("it does not panic")
+}
+
+#[test]
+fn entries_are_acknowledged_once_they_are_durable() {
+    assert!(!append_to_a_hung_voter(None));
+    assert!(append_to_a_hung_voter(Some(Mutant::EntriesBeforeDurable)), "the mutant");
 }
 
 fn simulate_one(seed: u64, lasting: Lasting, mutant: Option<Mutant>) -> Vec<String> {
