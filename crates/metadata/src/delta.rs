@@ -117,7 +117,7 @@ impl ImageDelta {
             ConfigSet { resource, .. } | ConfigRemoved { resource, .. } => {
                 self.configs.insert(resource.clone());
             }
-            BrokerEpochUsed { .. } | ProducerIdsAllocated { .. } => {}
+            BrokerEpochUsed { .. } | ProducerIdsAllocated { .. } | DirectoryMarksRaised { .. } => {}
         }
     }
 

@@ -33,6 +33,8 @@ pub enum Mutant {
     OfflineLeads,
     /// A log directory that was put back from a copy counts as what the last process has left (KIP-966).
     CopiesCount,
+    /// A log directory whose mark is below the recorded one counts as what the last process has left.
+    MarksAreIgnored,
     /// An eligible replica whose broker registered again is elected without comparing log ends.
     RestartedIsTrusted,
     /// The broker epochs of an ISR's members are lost on the way to the controller (KIP-903).
@@ -53,7 +55,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds. The transcript of relief finds the others.
-    pub const ALL: [Mutant; 18] = [
+    pub const ALL: [Mutant; 19] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -68,6 +70,7 @@ impl Mutant {
         Mutant::BothAreGivenUp,
         Mutant::OfflineLeads,
         Mutant::CopiesCount,
+        Mutant::MarksAreIgnored,
         Mutant::RestartedIsTrusted,
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,

@@ -168,6 +168,19 @@ pub struct TopicReplicas {
     pub partitions: Vec<PartitionIndex>,
 }
 
+/// Mark of one log directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryMark {
+    /// The broker.
+    #[serde(with = "json::broker_id")]
+    pub broker: BrokerId,
+    /// Id of the log directory.
+    #[serde(with = "json::uuid")]
+    pub directory: Uuid,
+    /// The mark. Invariant: rises.
+    pub mark: u64,
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -238,6 +251,12 @@ pub enum MetadataRecord {
         broker: BrokerId,
         /// Which replicas, by topic.
         replicas: Vec<TopicReplicas>,
+    },
+    /// Marks that log directories have in their journals, durably, as their brokers reported them. A directory whose mark is
+    /// below the recorded one was put back from a copy. Level 4.
+    DirectoryMarksRaised {
+        /// The marks that are news.
+        marks: Vec<DirectoryMark>,
     },
     /// A broker left for good.
     BrokerUnregistered {
@@ -376,7 +395,7 @@ pub enum MetadataRecord {
 pub const COPIES_LEVEL: i16 = 4;
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 23] = [
+const TYPES: [&str; 24] = [
     "cluster-created",
     "feature-level-set",
     "group-placement-set",
@@ -386,6 +405,7 @@ const TYPES: [&str; 23] = [
     "broker-unfenced",
     "controlled-shutdown-begun",
     "replicas-offline",
+    "directory-marks-raised",
     "broker-unregistered",
     "topic-created",
     "topic-created-2",
@@ -465,7 +485,7 @@ impl MetadataRecord {
             | DurabilityLost { .. } => 1,
             ReplicasOffline { .. } => 2,
             GroupPlacementSet { .. } => GROUP_PLACEMENT_LEVEL,
-            TruncationAllowed { .. } => COPIES_LEVEL,
+            TruncationAllowed { .. } | DirectoryMarksRaised { .. } => COPIES_LEVEL,
             _ => 0,
         }
     }
@@ -647,6 +667,7 @@ mod tests {
             software: Some(software),
         };
         let replicas = TopicReplicas { topic_id, partitions: vec![PartitionIndex(0)] };
+        let mark = DirectoryMark { broker, directory: topic_id, mark: 1 << 60 };
         let resource = ConfigResource::Topic("t".into());
         let allowed = MetadataRecord::TruncationAllowed {
             topic_id,
@@ -666,6 +687,7 @@ mod tests {
             MetadataRecord::BrokerUnfenced { broker },
             MetadataRecord::ControlledShutdownBegun { broker },
             MetadataRecord::ReplicasOffline { broker, replicas: vec![replicas] },
+            MetadataRecord::DirectoryMarksRaised { marks: vec![mark] },
             MetadataRecord::BrokerUnregistered { broker },
             MetadataRecord::TopicCreated { topic_id, name: name.clone(), created, partitions },
             MetadataRecord::TopicCreated2 { topic_id, name, created, partitions: second },

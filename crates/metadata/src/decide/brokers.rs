@@ -19,7 +19,7 @@ use super::directories::Directories;
 use super::eligibility::Loss;
 use super::{
     Answer, BrokerRef, ControllerSettings, CreateCluster, Draft, KnownDirectories, Refusal,
-    RegisterBroker,
+    RegisterBroker, RegisterBroker3,
 };
 use crate::mutants::{Mutant, is_planted};
 use crate::record::{BrokerRecord, BrokerSoftware, GROUP_PLACEMENT_LEVEL, MetadataRecord};
@@ -28,6 +28,30 @@ use model::{BrokerEpoch, BrokerId, ErrorCode};
 
 fn refuse<T>(error: ErrorCode, message: impl Into<String>) -> Answer<T> {
     Err(Refusal::new(error, message))
+}
+
+/// A registration, with the fields that its form has.
+#[derive(Clone, Copy)]
+pub(super) struct Registration<'a> {
+    pub(super) request: &'a RegisterBroker,
+    /// State of the log directories; `None` in the form of earlier releases.
+    pub(super) told: Option<&'a KnownDirectories>,
+    pub(super) software: Option<&'a BrokerSoftware>,
+    /// Marks of the log directories; `None` in forms of levels below 4.
+    pub(super) marks: Option<&'a [u64]>,
+}
+
+impl<'a> Registration<'a> {
+    pub(super) fn of(request: &'a RegisterBroker) -> Registration<'a> {
+        Registration { request, told: None, software: None, marks: None }
+    }
+}
+
+impl<'a> From<&'a RegisterBroker3> for Registration<'a> {
+    fn from(RegisterBroker3 { request, software }: &'a RegisterBroker3) -> Registration<'a> {
+        let (told, software) = (Some(&request.directories), Some(software));
+        Registration { told, software, ..Registration::of(&request.register) }
+    }
 }
 
 impl Draft {
@@ -71,10 +95,9 @@ impl Draft {
     pub(super) fn register_broker(
         &mut self,
         settings: &ControllerSettings,
-        request: &RegisterBroker,
-        told: Option<&KnownDirectories>,
-        software: Option<&BrokerSoftware>,
+        registration: &Registration<'_>,
     ) -> Answer<BrokerEpoch> {
+        let Registration { request, told, software, marks } = *registration;
         self.check_cluster(request)?;
         self.check_levels_of(request.broker, software)?;
         let known = self.image().broker(request.broker).cloned();
@@ -86,7 +109,13 @@ impl Draft {
             }
             return Ok(same.epoch);
         }
-        let directories = known.as_ref().map(|known| Directories { known, request, told });
+        let recorded =
+            request.log_dirs.iter().map(|dir| self.image().directory_mark(request.broker, *dir));
+        let recorded: Vec<u64> = recorded.collect();
+        let directories = known.as_ref().map(|known| {
+            let recorded = &recorded[..];
+            Directories { known, request, told, marks, recorded }
+        });
         if let Some(directories) = &directories {
             check_successor(directories)?;
         }
@@ -225,8 +254,14 @@ impl Draft {
 
 /// Whether a process may take the place of the one that is registered.
 fn check_successor(directories: &Directories<'_>) -> Answer<()> {
-    let Directories { known, request, told } = directories;
+    let Directories { known, request, told, .. } = directories;
     let id = request.broker;
+    if directories.lacks_marks() {
+        let message = format!(
+            "Broker {id} registers without the marks of its log directories, because the metadata of its node is of an earlier highwater.version: register again."
+        );
+        return refuse(ErrorCode::RequestTimedOut, message);
+    }
     if let Some(told) = told {
         let is_late = told.instead_of.is_some_and(|epoch| epoch != known.epoch);
         // What its directories are worth can be said only by a process that knows who had them last.

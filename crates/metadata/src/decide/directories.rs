@@ -8,6 +8,9 @@
 //! not registered last                          new; or it was away, and its replicas may have been made anew elsewhere
 //! ```
 //!
+//! A copy of a directory of the process that was registered last names that process. It is recognised by its mark, which is
+//! below the recorded one ([`super::marks`]).
+//!
 //! With a copy among them nothing of the broker is counted, like on another disk. Of replicas in directories that were not
 //! registered last the broker itself says what they are worth, before it registers and in the name of the last
 //! registration: so a crash in between changes nothing.
@@ -28,6 +31,10 @@ pub(super) struct Directories<'a> {
     pub(super) request: &'a RegisterBroker,
     /// Of an earlier release it is not known.
     pub(super) told: Option<&'a KnownDirectories>,
+    /// Marks of the directories; `None` below level 4.
+    pub(super) marks: Option<&'a [u64]>,
+    /// Recorded marks of the directories; 0 for none.
+    pub(super) recorded: &'a [u64],
 }
 
 impl Directories<'_> {
@@ -46,12 +53,12 @@ impl Directories<'_> {
     /// Whether one was registered last and is no copy. Who has one of these holds the lock of the process that was
     /// registered, which only that one's end has given free.
     pub(super) fn has_one_as_left(&self) -> bool {
-        self.registered().any(|directory| !self.is_copy(directory))
+        self.registered().any(|at| !self.is_copy(at))
     }
 
     /// Whether one was put back from a copy.
     pub(super) fn has_copy(&self) -> bool {
-        self.registered().any(|directory| self.is_copy(directory))
+        self.registered().any(|at| self.is_copy(at))
     }
 
     /// Whether some were registered last, and others not.
@@ -60,16 +67,32 @@ impl Directories<'_> {
         self.has_one_as_left() && !self.request.log_dirs.iter().all(known)
     }
 
-    /// Those that were registered last, with what they say if that is known.
-    fn registered(&self) -> impl Iterator<Item = Option<&KnownDirectory>> {
-        let told = |at: usize| self.told.and_then(|told| told.directories.get(at));
+    /// The places of the directories that were registered last.
+    fn registered(&self) -> impl Iterator<Item = usize> {
         let is_known = |(_, dir): &(usize, &Uuid)| self.known.log_dirs.contains(*dir);
-        self.request.log_dirs.iter().enumerate().filter(is_known).map(move |(at, _)| told(at))
+        self.request.log_dirs.iter().enumerate().filter(is_known).map(|(at, _)| at)
     }
 
-    fn is_copy(&self, directory: Option<&KnownDirectory>) -> bool {
-        directory.is_some_and(|directory| self.is_older(directory))
-            && !is_planted(Mutant::CopiesCount)
+    /// State of the directory at this place, if the process reports it.
+    fn told_of(&self, at: usize) -> Option<&KnownDirectory> {
+        self.told.and_then(|told| told.directories.get(at))
+    }
+
+    fn is_copy(&self, at: usize) -> bool {
+        let is_older = self.told_of(at).is_some_and(|directory| self.is_older(directory));
+        is_older && !is_planted(Mutant::CopiesCount) || self.is_behind(at)
+    }
+
+    /// Whether the mark of a directory is below the recorded one.
+    fn is_behind(&self, at: usize) -> bool {
+        let mark = self.marks.and_then(|marks| marks.get(at));
+        mark.zip(self.recorded.get(at)).is_some_and(|(mark, recorded)| mark < recorded)
+            && !is_planted(Mutant::MarksAreIgnored)
+    }
+
+    /// Whether marks are recorded, and the registration has none: the metadata of the node is too old to know the level.
+    pub(super) fn lacks_marks(&self) -> bool {
+        self.marks.is_none() && self.recorded.iter().any(|recorded| *recorded > 0)
     }
 
     /// Whether the last process did not have it. One that was stopped in a later registration than the last shows that
@@ -84,8 +107,8 @@ impl Directories<'_> {
 
     /// Whether the last process has stopped cleanly, as far as its directories say so.
     fn are_stopped_by_last(&self) -> bool {
-        let is_stopped = |directory: Option<&KnownDirectory>| {
-            directory.is_some_and(|directory| self.is_stopped_by_last(directory))
+        let is_stopped = |at: usize| {
+            self.told_of(at).is_some_and(|directory| self.is_stopped_by_last(directory))
         };
         self.told.is_none() || self.registered().all(is_stopped)
     }

@@ -1,10 +1,11 @@
 //! ElectLeaders (KIP-460): elections that a person asks for.
 //!
 //! An unclean election of a partition that has a leader keeps that leader, in its next leader epoch, and allows the followers
-//! to truncate what the leader lacks.
+//! to truncate what the leader lacks. In a partition without a leader the replica with the greatest (last epoch, synced end) is
+//! elected, of those whose log ends the controller knows.
 
 use super::eligibility::{View, next};
-use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal};
+use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal, ReplicaEnds};
 use crate::image::{PartitionImage, TopicImage};
 use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
 use std::sync::Arc;
@@ -17,12 +18,17 @@ impl Draft {
     pub(super) fn elect_leaders(
         &mut self,
         request: &ElectLeaders,
+        ends: &[ReplicaEnds],
     ) -> Vec<(Arc<str>, PartitionIndex, Answer<()>)> {
         let Some(partitions) = &request.partitions else {
-            return self.elect_everywhere(request.kind);
+            return self.elect_everywhere(request.kind, ends);
         };
         let one = |(topic, partition): &(String, PartitionIndex)| {
-            (topic.as_str().into(), *partition, self.elect_one(request.kind, topic, *partition))
+            (
+                topic.as_str().into(),
+                *partition,
+                self.elect_one(request.kind, ends, topic, *partition),
+            )
         };
         partitions.iter().map(one).collect()
     }
@@ -31,6 +37,7 @@ impl Draft {
     fn elect_everywhere(
         &mut self,
         kind: ElectionKind,
+        ends: &[ReplicaEnds],
     ) -> Vec<(Arc<str>, PartitionIndex, Answer<()>)> {
         let needed = |state: &PartitionImage| match kind {
             ElectionKind::Preferred => state.leader != state.preferred_leader(),
@@ -38,7 +45,7 @@ impl Draft {
         };
         let found = self.partitions_where(needed).into_iter();
         let one = |(_, name, index, _): (TopicId, Arc<str>, PartitionIndex, PartitionImage)| {
-            let answer = self.elect_one(kind, &name, index);
+            let answer = self.elect_one(kind, ends, &name, index);
             (name, index, answer)
         };
         found.map(one).collect()
@@ -47,6 +54,7 @@ impl Draft {
     fn elect_one(
         &mut self,
         kind: ElectionKind,
+        ends: &[ReplicaEnds],
         topic: &str,
         partition: PartitionIndex,
     ) -> Answer<()> {
@@ -57,7 +65,7 @@ impl Draft {
         };
         let new = match kind {
             ElectionKind::Preferred => self.elect_preferred(topic.id, partition, old)?,
-            ElectionKind::Unclean => self.elect_unclean(topic, partition, old)?,
+            ElectionKind::Unclean => self.elect_unclean(ends, topic, partition, old)?,
         };
         if new.leader == old.leader {
             self.allow_truncation(topic.id, partition, new.leader_epoch);
@@ -88,6 +96,7 @@ impl Draft {
 
     fn elect_unclean(
         &self,
+        ends: &[ReplicaEnds],
         topic: &TopicImage,
         partition: PartitionIndex,
         old: &PartitionImage,
@@ -100,7 +109,13 @@ impl Draft {
             };
         }
         let elected = if self.image().has_eligible_replicas() {
-            let view = View { forced: true, ..View::of(self.image(), topic) };
+            // Ends of an earlier state may be of replicas that have appended since.
+            let is_current = |of: &&ReplicaEnds| {
+                (of.topic_id, of.partition, of.partition_epoch)
+                    == (topic.id, partition, old.partition_epoch)
+            };
+            let ends = ends.iter().find(is_current).map_or(&[][..], |of| &of.ends);
+            let view = View { forced: true, ends, ..View::of(self.image(), topic) };
             view.settled(partition, old).filter(PartitionImage::has_leader)
         } else {
             self.elect(&ControllerSettings::default(), &topic.name, &next(old, true), true)

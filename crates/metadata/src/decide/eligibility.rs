@@ -10,7 +10,8 @@
 //! Election (R4): the leader as long as it is in the ISR and eligible; the first assigned replica in
 //! the ISR; a member of the ELR, see below; a leader that is about to stop, while nobody can take over. None of
 //! them lacks what was acknowledged. Then, uncleanly and counted: who led last, if nobody complete is
-//! left at all; where the topic allows it, who led last or the first that is eligible. Whoever is
+//! left at all; where the topic allows it, who led last or the first that is eligible; for a person who asks, the one with
+//! the greatest log end, of those whose ends are known. Whoever is
 //! elected must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
 //! the sweep that follows nothing unsafe can happen. A broker is not eligible for a partition whose replica it cannot
 //! serve, because its log directory failed (KIP-858).
@@ -171,7 +172,10 @@ impl<'a> View<'a> {
             };
             old.replicas.iter().filter(may_return).count() == 1
         };
-        if self.forced || is_only() || is_planted(Mutant::RestartedIsTrusted) {
+        if self.forced {
+            return self.greatest(eligible).or(first);
+        }
+        if is_only() || is_planted(Mutant::RestartedIsTrusted) {
             return first;
         }
         let mut stayed = eligible.iter().copied().filter(|id| !self.is_restarted(old, *id));
@@ -221,6 +225,12 @@ impl<'a> View<'a> {
         let lost = self.lost.map(|(broker, _)| broker);
         let is_eligible = |id: &BrokerId| self.image.is_eligible(*id) && self.is_served(at, *id);
         let may_lead = |id: &BrokerId| is_eligible(id) && lost != Some(*id);
+        if self.forced {
+            let serving: Vec<BrokerId> = old.replicas.iter().copied().filter(may_lead).collect();
+            if let Some(greatest) = self.greatest(&serving) {
+                return Some(greatest);
+            }
+        }
         // Who this very registration takes the place of counts here already.
         let last = if old.has_leader() { BrokerId::NONE } else { self.last_known_leader(old) };
         let may_lead_again = |id: &BrokerId| {

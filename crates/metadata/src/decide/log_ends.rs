@@ -25,6 +25,21 @@ pub struct PendingElection {
     pub absent: Vec<BrokerId>,
 }
 
+/// A partition whose leader does not serve, with the replicas that an unclean election may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UncleanChoice {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Epoch of the partition's state.
+    pub partition_epoch: i32,
+    /// Whether a replica is known to have all acknowledged records. It leads when its broker serves.
+    pub has_complete: bool,
+    /// Replicas whose brokers serve, by their present registrations.
+    pub candidates: Vec<BrokerRef>,
+}
+
 /// One answer for each partition, in order.
 type Elected = Answer<Vec<(TopicId, PartitionIndex, Answer<()>)>>;
 
@@ -46,6 +61,50 @@ impl ClusterImage {
             .topics()
             .flat_map(|topic| topic.partitions().map(|(index, state)| (topic.id, index, state)));
         topics.filter_map(|(topic, at, state)| pending(topic, at, state)).collect()
+    }
+
+    /// Partitions whose leaders do not serve, of the named ones or of all: the first [`SWEEP_PARTITIONS_MAX`].
+    pub fn unclean_choices(
+        &self,
+        named: Option<&[(String, PartitionIndex)]>,
+    ) -> Vec<UncleanChoice> {
+        let choice = |topic: TopicId, at: PartitionIndex, state: &PartitionImage| {
+            (!self.is_active(state.leader)).then(|| self.unclean_choice(topic, at, state))
+        };
+        let of_name = |(name, at): &(String, PartitionIndex)| {
+            let topic = self.topic(name)?;
+            choice(topic.id, *at, topic.partition(*at)?)
+        };
+        let everywhere = || {
+            let topics = self.topics();
+            topics
+                .flat_map(|topic| topic.partitions().map(|(at, state)| (topic.id, at, state)))
+                .filter_map(|(topic, at, state)| choice(topic, at, state))
+        };
+        match named {
+            Some(named) => named.iter().filter_map(of_name).take(SWEEP_PARTITIONS_MAX).collect(),
+            None => everywhere().take(SWEEP_PARTITIONS_MAX).collect(),
+        }
+    }
+
+    fn unclean_choice(
+        &self,
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        state: &PartitionImage,
+    ) -> UncleanChoice {
+        let serves = |id: &BrokerId| self.is_eligible_replica(*id, topic_id, partition);
+        let registration = |broker: BrokerId| {
+            self.broker(broker).map(|known| BrokerRef { broker, epoch: known.epoch })
+        };
+        let replicas = state.replicas.iter().copied();
+        UncleanChoice {
+            topic_id,
+            partition,
+            partition_epoch: state.partition_epoch,
+            has_complete: state.replicas.iter().any(|id| state.is_complete(*id)),
+            candidates: replicas.filter(serves).filter_map(registration).collect(),
+        }
     }
 
     fn pending_election(

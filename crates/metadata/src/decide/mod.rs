@@ -15,6 +15,7 @@ mod eligibility;
 mod features;
 mod isr;
 mod log_ends;
+mod marks;
 mod partitions;
 mod placement;
 mod producer_ids;
@@ -30,10 +31,11 @@ pub use features::{
     SUPPORTED_FEATURES, SupportedFeature, all_features, broker_features, cluster_feature,
     features_of_new_cluster, journal_feature, software_of_this_release,
 };
-pub use log_ends::PendingElection;
+pub use log_ends::{PendingElection, UncleanChoice};
 pub use request::*;
 pub use sweep::SWEEP_PARTITIONS_MAX;
 
+use self::brokers::Registration;
 use crate::image::ClusterImage;
 use crate::record::MetadataRecord;
 use crate::topic_config::StaticConfigs;
@@ -147,24 +149,20 @@ impl Draft {
                 Response::AllocateProducerIds(self.allocate_producer_ids(request))
             }
             Request::RegisterBroker(request) => {
-                Response::RegisterBroker(self.register_broker(settings, request, None, None))
+                Response::RegisterBroker(self.register_broker(settings, &Registration::of(request)))
             }
             Request::RegisterBroker2(RegisterBroker2 { register, directories }) => {
-                Response::RegisterBroker(self.register_broker(
-                    settings,
-                    register,
-                    Some(directories),
-                    None,
-                ))
+                let of = Registration { told: Some(directories), ..Registration::of(register) };
+                Response::RegisterBroker(self.register_broker(settings, &of))
             }
-            Request::RegisterBroker3(RegisterBroker3 { request, software }) => {
-                Response::RegisterBroker(self.register_broker(
-                    settings,
-                    &request.register,
-                    Some(&request.directories),
-                    Some(software),
-                ))
+            Request::RegisterBroker3(request) => Response::RegisterBroker(
+                self.register_broker(settings, &Registration::from(request)),
+            ),
+            Request::RegisterBroker4(RegisterBroker4 { request, marks }) => {
+                let of = Registration { marks: Some(marks), ..Registration::from(request) };
+                Response::RegisterBroker(self.register_broker(settings, &of))
             }
+            Request::RaiseMarks(request) => Response::Broker(self.raise_marks(request)),
             Request::FenceBroker(request) => Response::Broker(self.fence(settings, request)),
             Request::UnfenceBroker(request) => Response::Broker(self.unfence(settings, request)),
             Request::BeginShutdown(request) => Response::Broker(self.begin_shutdown(request)),
@@ -189,7 +187,12 @@ impl Draft {
             Request::RelieveReplicas(request) => {
                 Response::EmptyReplicas(self.relieve_replicas(request))
             }
-            Request::ElectLeaders(request) => Response::ElectLeaders(self.elect_leaders(request)),
+            Request::ElectLeaders(request) => {
+                Response::ElectLeaders(self.elect_leaders(request, &[]))
+            }
+            Request::ElectLeaders2(ElectLeaders2 { request, ends }) => {
+                Response::ElectLeaders(self.elect_leaders(request, ends))
+            }
             Request::ElectByEnds(request) => Response::EmptyReplicas(self.elect_by_ends(request)),
             Request::UpdateFeatures(request) => {
                 Response::UpdateFeatures(self.update_features(settings, request))

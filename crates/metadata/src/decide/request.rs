@@ -36,6 +36,10 @@ pub enum Request {
     /// The same, with the release of the process and the levels that it reads. A controller refuses a broker that
     /// cannot read a finalized level.
     RegisterBroker3(RegisterBroker3),
+    /// The same, with the marks of the log directories, where the cluster detects copies.
+    RegisterBroker4(RegisterBroker4),
+    /// Marks that brokers have reported in heartbeats. The node of the active controller sends it.
+    RaiseMarks(RaiseMarks),
     /// A broker stopped answering, or stops now. One record; sweeps do the rest (from
     /// `highwater.version` 1 on).
     FenceBroker(BrokerRef),
@@ -74,6 +78,9 @@ pub enum Request {
     RelieveReplicas(RelieveReplicas),
     /// ElectLeaders (KIP-460).
     ElectLeaders(ElectLeaders),
+    /// An unclean election, with the log ends of the replicas that serve. The node of the active controller sends it in
+    /// place of [`Request::ElectLeaders`], where the cluster detects copies.
+    ElectLeaders2(ElectLeaders2),
     /// Leaders by the ends of complete replicas' logs, of the host of the active controller.
     ElectByEnds(ElectByEnds),
     /// UpdateFeatures (KIP-584).
@@ -98,7 +105,7 @@ pub enum Response {
     /// To all forms of RegisterBroker: the epoch of this incarnation. REQUEST_TIMED_OUT says that some of what has to
     /// precede it is decided, and that the same registration is to be asked for again.
     RegisterBroker(Answer<BrokerEpoch>),
-    /// To FenceBroker, UnfenceBroker, BeginShutdown, UnregisterBroker.
+    /// To FenceBroker, UnfenceBroker, BeginShutdown, UnregisterBroker, RaiseMarks.
     Broker(Answer<()>),
     /// To Sweep.
     Sweep(Swept),
@@ -305,6 +312,31 @@ pub struct RegisterBroker3 {
     pub request: RegisterBroker2,
     /// Release and levels of the process.
     pub software: BrokerSoftware,
+}
+
+/// A registration with the marks of the log directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterBroker4 {
+    /// The registration.
+    pub request: RegisterBroker3,
+    /// Mark of each of [`RegisterBroker::log_dirs`], in their order; 0 for none.
+    pub marks: Vec<u64>,
+}
+
+/// Marks that log directories have in their journals, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaiseMarks {
+    /// The marks of each broker's directories.
+    pub brokers: Vec<BrokerMarks>,
+}
+
+/// Marks of one broker's log directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerMarks {
+    /// The registration of the process that reported the marks.
+    pub broker: BrokerRef,
+    /// Id of each directory, and its mark.
+    pub marks: Vec<(Uuid, u64)>,
 }
 
 /// What a process knows of its log directories.
@@ -530,6 +562,15 @@ pub struct ElectLeaders {
     pub kind: ElectionKind,
     /// Where; `None` for every partition that needs it.
     pub partitions: Option<Vec<(String, PartitionIndex)>>,
+}
+
+/// Elections with the log ends by which the controller chooses among replicas that may lack records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectLeaders2 {
+    /// The request of an operator.
+    pub request: ElectLeaders,
+    /// Ends of the replicas that answered, for partitions without an active leader.
+    pub ends: Vec<ReplicaEnds>,
 }
 
 /// Levels of features to finalize, all or none.

@@ -95,6 +95,12 @@ impl Request {
                 directories.for_each(|directory| directory.had_by.clear());
                 write(&Request::RegisterBroker3(request))
             }
+            Request::RegisterBroker4(request) if is_planted(Mutant::DropsHolders) => {
+                let mut request = request.clone();
+                let known = &mut request.request.request.directories;
+                known.directories.iter_mut().for_each(|directory| directory.had_by.clear());
+                write(&Request::RegisterBroker4(request))
+            }
             _ => write(self),
         }
     }
@@ -109,7 +115,8 @@ impl Request {
 
     /// The level of `highwater.version` from which on brokers send requests of this kind; 0: always, for the kinds that
     /// release 0.1.0 reads. A registration is sent at every level, because a level rises only after registrations that
-    /// name it: a controller of an earlier release refuses the kind in words, and gets the older form.
+    /// name it: a controller of an earlier release refuses the kind in words, and gets the older form. The form with marks
+    /// is sent where the cluster records marks.
     pub fn level(&self) -> i16 {
         match self {
             Request::CreateCluster(_)
@@ -136,7 +143,10 @@ impl Request {
             Request::AlterPartition2(_)
             | Request::RelieveReplicas(_)
             | Request::GiveUpMissing(_) => RELIEF_LEVEL,
-            Request::ElectByEnds(_) => COPIES_LEVEL,
+            Request::ElectByEnds(_)
+            | Request::RegisterBroker4(_)
+            | Request::RaiseMarks(_)
+            | Request::ElectLeaders2(_) => COPIES_LEVEL,
         }
     }
 
@@ -164,6 +174,8 @@ impl Request {
     /// The form of the request before this one, if there is one.
     fn older(&self) -> Option<Request> {
         Some(match self {
+            Request::ElectLeaders2(request) => Request::ElectLeaders(request.request.clone()),
+            Request::RegisterBroker4(request) => Request::RegisterBroker3(request.request.clone()),
             Request::RegisterBroker3(request) => Request::RegisterBroker2(request.request.clone()),
             Request::RegisterBroker2(request) => Request::RegisterBroker(request.register.clone()),
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, .. }) => {

@@ -3,12 +3,13 @@
 use super::ForwardedError;
 use super::fields::{Field, Reader, choices, invalid, least, structs};
 use crate::decide::{
-    AlterConfigs, AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigEntry,
-    ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectByEnds, ElectLeaders,
-    ElectionKind, EmptyReplica, EmptyReplicas, EmptyReplicas2, FeatureChange, FeatureUpdate,
-    GiveUpMissing, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectories, KnownDirectory,
-    NewIsr, NewPartitions, NewTopic, RegisterBroker, RegisterBroker2, RegisterBroker3,
-    RelieveReplicas, ReplicaEnd, ReplicaEnds, Request, TopicRef, UpdateFeatures,
+    AlterConfigs, AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange,
+    ConfigEntry, ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectByEnds,
+    ElectLeaders, ElectLeaders2, ElectionKind, EmptyReplica, EmptyReplicas, EmptyReplicas2,
+    FeatureChange, FeatureUpdate, GiveUpMissing, GiveUpReplicas, IncrementalAlterConfigs,
+    KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic, RaiseMarks, RegisterBroker,
+    RegisterBroker2, RegisterBroker3, RegisterBroker4, RelieveReplicas, ReplicaEnd, ReplicaEnds,
+    Request, TopicRef, UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
@@ -41,6 +42,9 @@ choices! {
         23 RelieveReplicas(replicas: RelieveReplicas),
         24 ElectByEnds(request: ElectByEnds),
         25 GiveUpMissing(replicas: GiveUpMissing),
+        26 RegisterBroker4(request: RegisterBroker4),
+        27 RaiseMarks(marks: RaiseMarks),
+        28 ElectLeaders2(request: ElectLeaders2),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -106,6 +110,9 @@ structs! {
     Endpoint { listener: String, host: String, port: u16, security_protocol: String }
     RegisterBroker2 { register: RegisterBroker, directories: KnownDirectories }
     RegisterBroker3 { request: RegisterBroker2, software: BrokerSoftware }
+    RegisterBroker4 { request: RegisterBroker3, marks: Vec<u64> }
+    RaiseMarks { brokers: Vec<BrokerMarks> }
+    BrokerMarks { broker: BrokerRef, marks: Vec<(Uuid, u64)> }
     BrokerSoftware { release: String, levels: Vec<FeatureRange> }
     FeatureRange { name: String, min: i16, max: i16 }
     KnownDirectories { directories: Vec<KnownDirectory>, instead_of: Option<BrokerEpoch> }
@@ -149,6 +156,7 @@ structs! {
         durable: bool,
     }
     ElectLeaders { kind: ElectionKind, partitions: Option<Vec<(String, PartitionIndex)>> }
+    ElectLeaders2 { request: ElectLeaders, ends: Vec<ReplicaEnds> }
     UpdateFeatures { updates: Vec<FeatureUpdate>, validate_only: bool }
     FeatureUpdate { name: String, level: i16, change: FeatureChange }
 }

@@ -42,6 +42,9 @@ fn request_number(request: &Request) -> u8 {
         Request::RelieveReplicas(_) => 23,
         Request::ElectByEnds(_) => 24,
         Request::GiveUpMissing(_) => 25,
+        Request::RegisterBroker4(_) => 26,
+        Request::RaiseMarks(_) => 27,
+        Request::ElectLeaders2(_) => 28,
     }
 }
 
@@ -201,6 +204,31 @@ fn full_requests() -> Vec<Request> {
             partitions: vec![(ID, PartitionIndex(3))],
             heard: vec![BrokerId(2)],
         }),
+        Request::RegisterBroker4(RegisterBroker4 {
+            request: RegisterBroker3 {
+                request: RegisterBroker2 {
+                    register: registration(),
+                    directories: KnownDirectories::default(),
+                },
+                software: BrokerSoftware { release: "0.1.0".into(), levels: Vec::new() },
+            },
+            marks: vec![5],
+        }),
+        Request::RaiseMarks(RaiseMarks {
+            brokers: vec![BrokerMarks { broker: REF, marks: vec![(ID, 5)] }],
+        }),
+        Request::ElectLeaders2(ElectLeaders2 {
+            request: ElectLeaders {
+                kind: ElectionKind::Unclean,
+                partitions: Some(vec![("t".into(), PartitionIndex(3))]),
+            },
+            ends: vec![ReplicaEnds {
+                topic_id: ID,
+                partition: PartitionIndex(3),
+                partition_epoch: 9,
+                ends: vec![ReplicaEnd { broker: REF, last_epoch: LeaderEpoch(4), end: Offset(7) }],
+            }],
+        }),
     ]
 }
 
@@ -275,6 +303,21 @@ fn empty_requests() -> Vec<Request> {
                 directories: KnownDirectories::default(),
             },
             software: BrokerSoftware { release: String::new(), levels: Vec::new() },
+        }),
+        Request::RegisterBroker4(RegisterBroker4 {
+            request: RegisterBroker3 {
+                request: RegisterBroker2 {
+                    register: nothing_registered(),
+                    directories: KnownDirectories::default(),
+                },
+                software: BrokerSoftware { release: String::new(), levels: Vec::new() },
+            },
+            marks: Vec::new(),
+        }),
+        Request::RaiseMarks(RaiseMarks { brokers: Vec::new() }),
+        Request::ElectLeaders2(ElectLeaders2 {
+            request: ElectLeaders { kind: ElectionKind::Unclean, partitions: None },
+            ends: Vec::new(),
         }),
         Request::GiveUpReplicas(GiveUpReplicas {
             broker: REF,
@@ -420,10 +463,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=25));
+    assert!(requests.into_iter().eq(1..=28));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 26]), Err(invalid("kind of request", 26)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 29]), Err(invalid("kind of request", 29)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -492,6 +535,15 @@ fn the_bytes_of_requests_stay_what_they_are() {
             "0118 00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
         ),
         format!("0119{REF_HEX}00000001{ID_HEX}00000003 0000000100000002"),
+        format!(
+            "011a{registration} 00000000 00 00000005302e312e30 00000000 \
+             00000001 0000000000000005"
+        ),
+        format!("011b 00000001{REF_HEX} 00000001{ID_HEX} 0000000000000005"),
+        format!(
+            "011c 01 01 00000001 00000001 74 00000003 \
+             00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
+        ),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -544,7 +596,7 @@ fn an_earlier_release_is_asked_in_the_form_that_it_knows() {
         let older = request.for_earlier_release(&words(kind));
         asked_again.extend(older.map(|older| (kind, request_number(&older))));
     }
-    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18), (25, 19)]);
+    assert_eq!(asked_again, [(18, 8), (19, 13), (20, 13), (21, 18), (25, 19), (26, 21), (28, 16)]);
 }
 
 #[test]
@@ -552,7 +604,7 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
     let level_of = |request: &Request| i16::from(request_number(request));
     for request in full_requests() {
         let (number, mut forms) = (request_number(&request), BTreeSet::new());
-        for level in 0..=25 {
+        for level in 0..=28 {
             let form = request.form_at(level, level_of);
             assert!(form.as_ref().is_none_or(|form| level_of(form) <= level), "{form:?}");
             assert_eq!(form.as_ref() == Some(&request), level >= number.into(), "{form:?}");
@@ -564,6 +616,8 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
             20 => &[13, 20],
             21 => &[8, 18, 21],
             25 => &[13, 19, 25],
+            26 => &[8, 18, 21, 26],
+            28 => &[16, 28],
             other => &[other],
         };
         assert!(forms.iter().eq(expected), "{request:?}: {forms:?}");

@@ -13,11 +13,11 @@ pub use replay::Contradiction;
 pub use topic::{PartitionImage, TopicImage, is_internal};
 
 use crate::decide::RELIEF_LEVEL;
-use crate::record::{COPIES_LEVEL, ConfigResource, MetadataRecord};
+use crate::record::{COPIES_LEVEL, ConfigResource, DirectoryMark, MetadataRecord};
 use crate::shared_map::SharedMap;
 use model::level::JOURNAL_LEVEL_MIN;
 use model::partitioner::GroupPlacement;
-use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
+use model::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub struct ClusterImage {
     /// Invariant: the sum over all topics.
     partition_count: usize,
     brokers: BTreeMap<BrokerId, Arc<BrokerImage>>,
+    /// Recorded marks of log directories. Invariant: only directories with which a broker is registered.
+    marks: BTreeMap<(BrokerId, Uuid), u64>,
     /// Invariant: no resource has an empty map.
     configs: SharedMap<ConfigResource, Arc<ConfigMap>>,
     /// Every id below is allocated. Invariant: never falls.
@@ -141,6 +143,11 @@ impl ClusterImage {
         self.brokers.values()
     }
 
+    /// The recorded mark of a broker's log directory; 0 for none. A directory with a smaller mark is a copy.
+    pub fn directory_mark(&self, broker: BrokerId, directory: Uuid) -> u64 {
+        self.marks.get(&(broker, directory)).copied().unwrap_or(0)
+    }
+
     /// Whether a broker is registered and serves.
     pub fn is_active(&self, id: BrokerId) -> bool {
         self.broker(id).is_some_and(|broker| !broker.fenced)
@@ -209,6 +216,15 @@ impl ClusterImage {
         }
         self.counters_to_records(&mut records);
         records.extend(self.brokers().flat_map(|broker| broker.to_records()));
+        let mark = |((broker, directory), mark): (&(BrokerId, Uuid), &u64)| DirectoryMark {
+            broker: *broker,
+            directory: *directory,
+            mark: *mark,
+        };
+        let marks: Vec<DirectoryMark> = self.marks.iter().map(mark).collect();
+        if !marks.is_empty() {
+            records.push(MetadataRecord::DirectoryMarksRaised { marks });
+        }
         records.extend(self.topics().flat_map(|topic| topic.to_records()));
         self.configs_to_records(&mut records);
         records

@@ -4,7 +4,9 @@
 //! log is not the one that made this image, or that a decision was wrong; it changes nothing.
 
 use super::{BrokerImage, ClusterImage, PartitionImage, TopicImage, fold};
-use crate::record::{BrokerRecord, ConfigResource, MetadataRecord, PartitionRecord, TopicReplicas};
+use crate::record::{
+    BrokerRecord, ConfigResource, DirectoryMark, MetadataRecord, PartitionRecord, TopicReplicas,
+};
 use model::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, TopicId};
 use std::collections::BTreeMap;
 use std::slice;
@@ -52,7 +54,9 @@ impl ClusterImage {
             BrokerUnfenced { broker } => self.replay_fencing(*broker, false),
             ControlledShutdownBegun { broker } => self.replay_shutdown(*broker),
             ReplicasOffline { broker, replicas } => self.replay_offline(*broker, replicas),
+            DirectoryMarksRaised { marks } => self.replay_marks(marks),
             BrokerUnregistered { broker } => {
+                self.marks.retain(|(of, _), _| of != broker);
                 require(self.brokers.remove(broker).is_some(), "the broker is not registered")
             }
             TopicCreated { topic_id, name, created, partitions } => {
@@ -118,6 +122,8 @@ impl ClusterImage {
         image.offline =
             known.filter(|_| again).map(|known| known.offline.clone()).unwrap_or_default();
         self.brokers.insert(record.broker, Arc::new(image));
+        let (broker, log_dirs) = (record.broker, &record.log_dirs);
+        self.marks.retain(|(of, directory), _| *of != broker || log_dirs.contains(directory));
         Ok(())
     }
 
@@ -129,6 +135,17 @@ impl ClusterImage {
         {
             offline.entry(*topic_id).or_default().extend(partitions);
         }
+        Ok(())
+    }
+
+    fn replay_marks(&mut self, marks: &[DirectoryMark]) -> Replayed {
+        for DirectoryMark { broker, directory, mark } in marks {
+            let known = self.brokers.get(broker);
+            let is_known = known.is_some_and(|known| known.log_dirs.contains(directory));
+            require(is_known, "the broker is not registered with the log directory")?;
+            require(*mark > self.directory_mark(*broker, *directory), "the mark does not rise")?;
+        }
+        self.marks.extend(marks.iter().map(|it| ((it.broker, it.directory), it.mark)));
         Ok(())
     }
 

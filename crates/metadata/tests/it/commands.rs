@@ -255,14 +255,8 @@ impl World {
             }),
             "isr" => self.alter_partition(words),
             "ends" => self.ends(words),
-            "elect" => Request::ElectLeaders(ElectLeaders {
-                kind: match words[0] {
-                    "preferred" => ElectionKind::Preferred,
-                    _ => ElectionKind::Unclean,
-                },
-                partitions: (words.len() > 1)
-                    .then(|| words[1..].iter().map(|word| topic_partition(word)).collect()),
-            }),
+            "marks" => self.marks(words),
+            "elect" => self.elect(words),
             "features" => Request::UpdateFeatures(UpdateFeatures {
                 updates: words.chunks(2).map(feature_update).collect(),
                 validate_only,
@@ -271,8 +265,32 @@ impl World {
         }
     }
 
+    /// `elect unclean t-0 2=1@20`: with the end of broker 2's log.
+    fn elect(&self, words: &[&str]) -> Request {
+        let kind = match words[0] {
+            "preferred" => ElectionKind::Preferred,
+            _ => ElectionKind::Unclean,
+        };
+        let is_name = |word: &&&str| !word.contains('=');
+        let named: Vec<_> =
+            words[1..].iter().filter(is_name).map(|word| topic_partition(word)).collect();
+        let partitions = (words.len() > 1).then_some(named);
+        let request = ElectLeaders { kind, partitions };
+        match words.iter().any(|word| word.contains('=')) {
+            true => {
+                let ends = vec![self.replica_ends(&words[1..])];
+                Request::ElectLeaders2(ElectLeaders2 { request, ends })
+            }
+            false => Request::ElectLeaders(request),
+        }
+    }
+
     /// `ends t-0 2=1@20`: the log of broker 2 ends at offset 20, in leader epoch 1.
     fn ends(&self, words: &[&str]) -> Request {
+        Request::ElectByEnds(ElectByEnds { partitions: vec![self.replica_ends(words)] })
+    }
+
+    fn replica_ends(&self, words: &[&str]) -> ReplicaEnds {
         let (topic_id, partition) = self.partition_id(words[0]);
         let known = self.image.topic_by_id(topic_id).and_then(|topic| topic.partition(partition));
         let partition_epoch = option(words, "state")
@@ -289,8 +307,18 @@ impl World {
             })
         };
         let ends = words[1..].iter().filter_map(end).collect();
-        let partitions = vec![ReplicaEnds { topic_id, partition, partition_epoch, ends }];
-        Request::ElectByEnds(ElectByEnds { partitions })
+        ReplicaEnds { topic_id, partition, partition_epoch, ends }
+    }
+
+    /// `marks 1 11=5`: broker 1 has reported mark 5 of directory 11.
+    fn marks(&self, words: &[&str]) -> Request {
+        let mark = |word: &&str| {
+            let (directory, mark) = word.split_once('=')?;
+            Some((uuid(directory.parse().ok()?), mark.parse().unwrap()))
+        };
+        let broker = self.broker_ref(words);
+        let marks = words[1..].iter().filter_map(mark).collect();
+        Request::RaiseMarks(RaiseMarks { brokers: vec![BrokerMarks { broker, marks }] })
     }
 
     /// Partitions that wait for log ends: the brokers to be requested, and those that may come back.
@@ -347,7 +375,10 @@ impl World {
         let range =
             FeatureRange { name: HIGHWATER_VERSION.into(), min: 1, max: level.parse().unwrap() };
         let software = BrokerSoftware { release: "0.2.0".into(), levels: vec![range] };
-        Request::RegisterBroker3(RegisterBroker3 { request, software })
+        let request = RegisterBroker3 { request, software };
+        let Some(marks) = option(words, "marks") else { return Request::RegisterBroker3(request) };
+        let marks = marks.split(',').map(|mark| mark.parse().unwrap()).collect();
+        Request::RegisterBroker4(RegisterBroker4 { request, marks })
     }
 
     fn new_topic(&mut self, words: &[&str]) -> NewTopic {
