@@ -1,7 +1,9 @@
 //! What brokers tell the active controller of being alive, and what it answers, as bytes.
 //!
 //! ```text
-//! a heartbeat: 1 version (1)   4 broker   8 broker epoch   fields of newer releases, which older ones skip
+//! a heartbeat: 1 version (1)   4 broker   8 broker epoch   fields of newer releases, which older ones skip:
+//!              1 kind   4 length   so many bytes
+//!                kind 1  marks of log directories: of each 16 directory id   8 mark (`highwater.version` 4)
 //! its answer:  1 state of the broker       0 it is not the active controller
 //!                                        1 heard
 //!                                        2 heard, and fenced
@@ -10,7 +12,7 @@
 
 use metadata::ClusterImage;
 use metadata::decide::BrokerRef;
-use model::{BrokerEpoch, BrokerId, later_release};
+use model::{BrokerEpoch, BrokerId, Uuid, later_release};
 
 use crate::mutants::{Mutant, is_planted};
 
@@ -18,6 +20,11 @@ use crate::mutants::{Mutant, is_planted};
 const VERSION: u8 = 1;
 /// Bytes of a heartbeat.
 const BYTES: usize = 13;
+
+/// Kind of the field with marks of log directories.
+const MARKS: u8 = 1;
+/// Bytes of one mark.
+const MARK_BYTES: usize = 24;
 
 /// Why bytes are not a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,9 +48,43 @@ pub fn encode(who: BrokerRef) -> Vec<u8> {
     bytes.extend_from_slice(&who.broker.0.to_be_bytes());
     bytes.extend_from_slice(&epoch.0.to_be_bytes());
     if later_release::is_played() {
-        bytes.extend_from_slice(&[7; 8]);
+        bytes.extend_from_slice(&[7, 0, 0, 0, 3, 7, 7, 7]);
     }
     bytes
+}
+
+/// A heartbeat with the marks that the log directories of the broker have in their journals, durably. For clusters that
+/// detect copies.
+pub fn encode_with_marks(who: BrokerRef, marks: &[(Uuid, u64)]) -> Vec<u8> {
+    let mut bytes = encode(who);
+    let length = u32::try_from(marks.len() * MARK_BYTES).expect("a broker has few directories");
+    bytes.push(MARKS);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    for (directory, mark) in marks {
+        bytes.extend_from_slice(&directory.0);
+        bytes.extend_from_slice(&mark.to_be_bytes());
+    }
+    bytes
+}
+
+/// The marks of log directories that a heartbeat reports. None of one that has no such field.
+pub fn decode_marks(bytes: &[u8]) -> Vec<(Uuid, u64)> {
+    let mut rest = bytes.get(BYTES..).unwrap_or_default();
+    while let Some((kind, behind)) = rest.split_first() {
+        let Some((length, behind)) = behind.split_first_chunk() else { break };
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some((field, behind)) = behind.split_at_checked(length) else { break };
+        if *kind == MARKS {
+            return field.chunks_exact(MARK_BYTES).filter_map(read_mark).collect();
+        }
+        rest = behind;
+    }
+    Vec::new()
+}
+
+fn read_mark(bytes: &[u8]) -> Option<(Uuid, u64)> {
+    let (directory, mark) = bytes.split_first_chunk()?;
+    Some((Uuid(*directory), u64::from_be_bytes(mark.try_into().ok()?)))
 }
 
 /// Whose heartbeat this is.
@@ -130,6 +171,23 @@ mod tests {
             bytes.push(field);
             assert_eq!(decode(&bytes), Ok(who));
         }
+    }
+
+    #[test]
+    fn marks_and_back() {
+        let who = BrokerRef { broker: BrokerId(3), epoch: BrokerEpoch(4) };
+        let marks = [(Uuid([7; 16]), 1 << 40), (Uuid([8; 16]), 0)];
+        let bytes = encode_with_marks(who, &marks);
+        assert_eq!((decode(&bytes), decode_marks(&bytes)), (Ok(who), marks.to_vec()));
+        assert_eq!(decode_marks(&encode(who)), []);
+        for cut in 0..bytes.len() {
+            assert!(decode_marks(&bytes[..cut]).is_empty(), "{cut}");
+        }
+        // Behind a field of another kind.
+        let mut newer = encode(who);
+        newer.extend_from_slice(&[9, 0, 0, 0, 2, 1, 1]);
+        newer.extend_from_slice(&bytes[BYTES..]);
+        assert_eq!(decode_marks(&newer), marks);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
 //! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
 //! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
-//! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]) and [`standstill`] (brokers that request
-//! their own fencing).
+//! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]), [`marks`] (log directories that were put
+//! back from copies) and [`standstill`] (brokers that request their own fencing).
 
 pub mod acknowledgers;
 pub mod answering;
@@ -19,6 +19,7 @@ pub mod fetcher;
 pub mod fetching;
 pub mod heartbeats;
 pub mod log_ends;
+pub mod marks;
 pub mod mutants;
 pub mod pauses;
 pub mod probe_book;
@@ -30,5 +31,6 @@ pub mod suspicion;
 
 pub use elections::Elections;
 pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+pub use marks::MarkKeeper;
 pub use sessions::Sessions;
 pub use suspicion::{ProbeTimes, Suspicion, SuspicionDue};

@@ -10,6 +10,10 @@ pub enum Mutant {
     DropsDivergences,
     /// An election by log ends takes the first answer.
     ElectsByFirstEnd,
+    /// A heartbeat reports a mark of a log directory before the journal has it durably.
+    ReportsUndurableMarks,
+    /// The mark of a log directory is raised in memory only.
+    MarksInMemory,
     /// A heartbeat does not say in which registration its broker lives.
     DropsHeartbeatEpochs,
     /// A controller that polled late suspects brokers for its own lateness.
@@ -34,10 +38,12 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds.
-    pub const ALL: [Mutant; 4] = [
+    pub const ALL: [Mutant; 6] = [
         Mutant::DropsLastEpochs,
         Mutant::DropsDivergences,
         Mutant::ElectsByFirstEnd,
+        Mutant::ReportsUndurableMarks,
+        Mutant::MarksInMemory,
         Mutant::DropsHeartbeatEpochs,
     ];
 

@@ -138,6 +138,8 @@ pub enum Entry {
     Begun(Uuid),
     /// The process was registered: which ones had the directory before does not matter any more.
     Joined(Uuid),
+    /// The newest mark of the directory, by which a copy of the directory is recognised (`node::marks`). Level 2.
+    Marked(u64),
     /// The newest state of the node's metadata folder, by which an older copy of that folder is recognised. Level 2.
     MetadataNoted(MetadataNote),
     /// A fact about a partition.
@@ -152,7 +154,7 @@ impl Entry {
     pub fn level(&self) -> u8 {
         match self {
             Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) => 1,
-            Entry::MetadataNoted(_) => 2,
+            Entry::Marked(_) | Entry::MetadataNoted(_) => 2,
             Entry::Of(_, fact) => fact.level(),
         }
     }
@@ -204,6 +206,8 @@ const DERIVED: u8 = 17;
 const BEGUN: u8 = 18;
 const JOINED: u8 = 19;
 const COMPACTED: u8 = 20;
+/// A reader must not skip marks: a directory that loses its mark is taken for a copy.
+const MARKED: u8 = 21;
 /// A reader must not skip these notes: the node would vote with an older copy of its metadata folder.
 const METADATA_NOTED: u8 = 22;
 
@@ -237,6 +241,10 @@ impl EntryWriter {
             }
             Entry::Begun(process) => self.put_process(BEGUN, *process),
             Entry::Joined(process) => self.put_process(JOINED, *process),
+            Entry::Marked(mark) => {
+                self.bytes.push(MARKED);
+                self.bytes.extend_from_slice(&mark.to_be_bytes());
+            }
             Entry::MetadataNoted(note) => {
                 self.bytes.push(METADATA_NOTED);
                 for field in [note.member, note.index, note.term] {
@@ -385,6 +393,7 @@ impl<'a> EntryReader<'a> {
                 STARTED => return Ok(Some(Entry::Started(Timestamp(self.reader.i64()?)))),
                 BEGUN => return Ok(Some(Entry::Begun(Uuid(self.reader.array()?)))),
                 JOINED => return Ok(Some(Entry::Joined(Uuid(self.reader.array()?)))),
+                MARKED => return Ok(Some(Entry::Marked(self.reader.u64()?))),
                 METADATA_NOTED => {
                     let (member, index) = (self.reader.u64()?, self.reader.u64()?);
                     let note = MetadataNote { member, index, term: self.reader.u64()? };
@@ -516,6 +525,7 @@ mod tests {
             Entry::Started(_) => STARTED,
             Entry::Begun(_) => BEGUN,
             Entry::Joined(_) => JOINED,
+            Entry::Marked(_) => MARKED,
             Entry::MetadataNoted(_) => METADATA_NOTED,
             Entry::Of(_, fact) => match fact {
                 Fact::Opened(_) => OPENED,
@@ -587,6 +597,7 @@ mod tests {
             Entry::Started(Timestamp(5)),
             Entry::Begun(Uuid([2; 16])),
             Entry::Joined(Uuid([3; 16])),
+            Entry::Marked(1 << 40),
             Entry::MetadataNoted(MetadataNote { member: (7 << 32) | 1, index: 9, term: 4 }),
         ];
         whole.into_iter().chain(facts.map(|fact| Entry::Of(key, fact))).collect()
@@ -606,9 +617,10 @@ mod tests {
         }
         assert_eq!(read_all(&writer.bytes), Ok(entries));
         // A kind that is not known is the word of a newer release, behind a key as in front of it.
+        let key = Key { topic_id: Uuid([1; 16]), partition: PartitionIndex(0) };
         for kind in (1..SKIPPABLE).filter(|kind| !known.contains(kind)) {
             let mut writer = EntryWriter::default();
-            writer.put(&every_entry()[3]);
+            writer.put(&Entry::Of(key, Fact::Forgotten));
             writer.bytes.push(kind);
             let Unreadable(reason) = read_all(&writer.bytes).unwrap_err();
             assert!(reason.contains("start that release"), "kind {kind}: {reason}");

@@ -201,6 +201,8 @@ pub struct State {
     /// [`Uuid::ZERO`] if that one is not known. By that a copy is told: the process that was registered last
     /// did not have it. Invariant: at most [`PROCESSES_MAX`].
     pub processes: Vec<Uuid>,
+    /// The newest mark of the directory; 0 for none.
+    pub mark: u64,
     /// The newest state of the node's metadata folder that was noted; `None` if none was.
     pub metadata: Option<MetadataNote>,
     /// The wall clock at the last start or stop.
@@ -235,9 +237,11 @@ impl State {
     pub(super) fn concerning<'a>(&self, entries: &'a [Entry], level: u8) -> Vec<&'a Entry> {
         let mut changed: BTreeMap<Key, bool> = BTreeMap::new();
         let mut concerns = |entry: &Entry| match entry {
-            Entry::Started(_) | Entry::Begun(_) | Entry::Joined(_) | Entry::MetadataNoted(_) => {
-                true
-            }
+            Entry::Started(_)
+            | Entry::Begun(_)
+            | Entry::Joined(_)
+            | Entry::Marked(_)
+            | Entry::MetadataNoted(_) => true,
             Entry::Of(key, Fact::Opened(_)) => {
                 changed.insert(*key, true);
                 true
@@ -275,6 +279,7 @@ impl State {
             Entry::Started(at) => self.start(*at),
             Entry::Begun(process) => self.begin(*process),
             Entry::Joined(process) => self.processes = vec![*process],
+            Entry::Marked(mark) => self.mark = self.mark.max(*mark),
             Entry::MetadataNoted(note) => self.metadata = Some(*note),
             Entry::Of(key, Fact::Forgotten) => {
                 self.partitions.remove(key).ok_or_else(|| unknown(key))?;
@@ -340,6 +345,9 @@ impl State {
             entries.put(&Entry::Joined(*first));
             others.iter().for_each(|process| entries.put(&Entry::Begun(*process)));
         }
+        if self.mark > 0 {
+            entries.put(&Entry::Marked(self.mark));
+        }
         if let Some(note) = self.metadata {
             entries.put(&Entry::MetadataNoted(note));
         }
@@ -385,6 +393,8 @@ mod tests {
     fn an_entry_above_the_level_is_left_out() {
         let state = State::default();
         let entries = [Entry::Started(Timestamp(1))];
+        assert_eq!(state.concerning(&[Entry::Marked(1)], 1).len(), 0);
+        assert_eq!(state.concerning(&[Entry::Marked(1)], 2).len(), 1);
         assert_eq!(state.concerning(&entries, 1).len(), 1);
         assert_eq!(state.concerning(&entries, 0).len(), 0);
         let noted = [Entry::MetadataNoted(MetadataNote { member: 1, index: 2, term: 3 })];

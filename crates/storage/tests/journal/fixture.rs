@@ -45,8 +45,9 @@ pub fn random_entry(rng: &mut Rng) -> Entry {
 pub fn random_entry_of(partitions: u8, offsets: i64, rng: &mut Rng) -> Entry {
     if rng.u8(..40) == 0 {
         let process = Uuid([rng.u8(..9); 16]);
-        return match rng.u8(..4) {
+        return match rng.u8(..5) {
             0 => Entry::Started(Timestamp(rng.i64(0..1000))),
+            3 => Entry::Marked(rng.u64(0..1000)),
             2 => {
                 let (member, index) = (rng.u64(0..9), rng.u64(0..1000));
                 Entry::MetadataNoted(MetadataNote { member, index, term: rng.u64(0..9) })
