@@ -24,8 +24,7 @@ use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, HostPort, Listener};
 use metadata::decide::{
     BrokerRef, CreateCluster, FeatureChange, FeatureUpdate, KnownDirectories, RegisterBroker,
-    RegisterBroker2, RegisterBroker3, SUPPORTED_FEATURES, UpdateFeatures, features_of_new_cluster,
-    software_of_this_release,
+    RegisterBroker2, SUPPORTED_FEATURES, UpdateFeatures, features_of_new_cluster,
 };
 use metadata::record::Endpoint;
 use metadata::topic_config::StaticConfigs;
@@ -168,22 +167,12 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             logs.delete_absent(&quorum.take_deleted_topics(), &image);
             logs.settle(assigned(&quorum, config.node_id))?;
             let register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
-            let epoch = join_cluster(&quorum, register).await?;
+            let epoch = join_cluster(&quorum, &logs, register).await?;
             (Controller::alone(&quorum), epoch)
         }
         Some(links) => {
             links.answer_by(&quorum);
-            tokio::spawn(vital::task(
-                "watching other brokers",
-                cluster::watch(Arc::clone(&quorum), Arc::clone(links), rebalance_every(&config)),
-            ));
-            let probing = cluster::probe(Arc::clone(&quorum), Arc::clone(links));
-            tokio::spawn(vital::task("probes of other brokers", probing));
-            let wait = Duration::from_millis(config.membership.election_wait_ms);
-            tokio::spawn(vital::task(
-                "elections by log ends",
-                cluster::elect(Arc::clone(&quorum), Arc::clone(links), wait),
-            ));
+            cluster::start_controller_tasks(&config, &quorum, links);
             let controller = links.controller(&quorum);
             let returning = Returning { config: &config, logs: &logs, has_others: true };
             let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
@@ -211,6 +200,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     };
     logs.note_joined(incarnation).map_err(LogsError::from)?;
     logs.raise_levels(&quorum.image());
+    logs.settle_copies(&quorum.image(), config.node_id);
     if let Some(note) = quorum.metadata_note() {
         logs.note_metadata(note);
     }
@@ -538,6 +528,7 @@ async fn bind_http(at: &HostPort, may_move: bool) -> Result<TcpListener, StartEr
 /// Makes the cluster if there is none, and registers this process.
 async fn join_cluster(
     quorum: &Quorum,
+    logs: &Logs,
     mut register: RegisterBroker2,
 ) -> Result<BrokerEpoch, StartError> {
     if quorum.image().cluster_id().is_none() {
@@ -554,18 +545,12 @@ async fn join_cluster(
     let image = quorum.image();
     let last = image.broker(register.register.broker);
     register.directories.instead_of = last.map(|known| known.epoch);
-    let register = RegisterBroker3 { request: register, software: software_of_this_release() };
-    match quorum.propose(Request::RegisterBroker3(register)).await? {
+    let register = cluster::build_registration(&image, logs, register);
+    match quorum.propose(register).await? {
         Response::RegisterBroker(Ok(epoch)) => Ok(epoch),
         Response::RegisterBroker(Err(refusal)) => Err(StartError::Refused(refusal)),
         other => unreachable!("the answer to another request: {other:?}"),
     }
-}
-
-/// How often leaderships go back to preferred replicas, if they do.
-fn rebalance_every(config: &BrokerConfig) -> Option<Duration> {
-    let membership = &config.membership;
-    membership.rebalances.then(|| Duration::from_secs(membership.rebalance_s))
 }
 
 /// What this process says when it registers; whom it follows is not known yet.

@@ -52,6 +52,8 @@ settings! {
         missing_copied_ms: u64 = "highwater.missing.directory.copy.after.ms",
         /// How long an election by log ends waits for complete replicas, in milliseconds.
         election_wait_ms: u64 = "highwater.election.wait.ms",
+        /// Interval in which marks of log directories are raised and recorded, in milliseconds.
+        mark_interval_ms: u64 = "highwater.mark.interval.ms",
         /// How long a start tries to register.
         registration_ms_max: u64 = "initial.broker.registration.timeout.ms",
         /// Whether a stop first hands leaderships over.

@@ -9,13 +9,15 @@ use std::time::Duration;
 use ::link::{Answering, Links, Peer, Service, service};
 use bytes::Bytes;
 use metadata::image::HIGHWATER_VERSION;
-use metadata::{Refusal, Request, Response};
+use metadata::{ClusterImage, Refusal, Request, Response};
+use model::level::newest_version;
 use model::{BrokerId, ErrorCode};
 use quorum::{Quorum, QuorumError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::answers::Forwarded;
 use super::succession;
+use super::unclean::EndsReader;
 use super::watching::Watching;
 
 /// How long a decision is tried to be had.
@@ -45,6 +47,8 @@ pub struct Controller {
     voters: Arc<[BrokerId]>,
     /// Present on a node with links.
     watching: Option<Arc<Watching>>,
+    /// Present on a node with links.
+    ends: Option<EndsReader>,
 }
 
 impl Controller {
@@ -55,6 +59,7 @@ impl Controller {
             links: None,
             voters: Arc::default(),
             watching: None,
+            ends: None,
         }
     }
 
@@ -64,9 +69,11 @@ impl Controller {
         links: &Arc<Links>,
         voters: &[BrokerId],
         watching: &Arc<Watching>,
+        ends: &EndsReader,
     ) -> Controller {
         let (links, watching) = (Some(Arc::clone(links)), Some(Arc::clone(watching)));
-        Controller { quorum: Arc::clone(quorum), links, voters: voters.into(), watching }
+        let (quorum, ends) = (Arc::clone(quorum), Some(ends.clone()));
+        Controller { quorum, links, voters: voters.into(), watching, ends }
     }
 
     /// Has a request decided, and waits until this node goes by the metadata that the answer rests on.
@@ -137,9 +144,9 @@ impl Controller {
         let Some((links, leader)) = self.links.as_ref().zip(leader.filter(is_elsewhere)) else {
             // Without a majority of the voters a leader waits for as long as it leads.
             let deciding = async {
-                match &self.watching {
-                    Some(watching) => {
-                        decide_completed(&self.quorum, watching, request.clone()).await
+                match self.watching.as_ref().zip(self.ends.as_ref()) {
+                    Some((watching, ends)) => {
+                        decide_completed(&self.quorum, watching, ends, request.clone()).await
                     }
                     None => decide_here(&self.quorum, request.clone()).await,
                 }
@@ -147,7 +154,7 @@ impl Controller {
             let decided = timeout_at(until, deciding).await;
             return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
-        let level = self.quorum.image().highwater_version();
+        let level = level_for_requests(&self.quorum.image());
         let Some(request) = request.at_level(level) else {
             let words = format!("the request needs {HIGHWATER_VERSION} {}", request.level());
             let hint = "run highwater cluster finalize";
@@ -161,6 +168,15 @@ impl Controller {
             },
             _ => Ok(answer),
         }
+    }
+}
+
+/// The level for requests of this node. A node without metadata knows no level: it sends only registrations, and a
+/// controller of an earlier release refuses a newer kind in words.
+fn level_for_requests(image: &ClusterImage) -> i16 {
+    match image.cluster_id() {
+        Some(_) => image.highwater_version(),
+        None => newest_version(),
     }
 }
 
@@ -196,20 +212,21 @@ pub(super) struct ControllerService {
     pub(super) quorum: Arc<std::sync::OnceLock<Arc<Quorum>>>,
     pub(super) watching: Arc<Watching>,
     pub(super) links: Arc<Links>,
+    pub(super) ends: EndsReader,
 }
 
 impl Service for ControllerService {
     fn answer<'a>(&'a self, _: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
         // On a task of its own: who does not wait any more must not leave a decision half made.
         let (quorum, watching) = (self.quorum.get().cloned(), Arc::clone(&self.watching));
-        let links = Arc::clone(&self.links);
+        let (links, ends) = (Arc::clone(&self.links), self.ends.clone());
         let answering = tokio::spawn(async move {
             let Some(quorum) = quorum else { return Forwarded::Elsewhere(None) };
             if !quorum.is_leader() {
                 return Forwarded::Elsewhere(quorum.leader());
             }
             match Request::from_bytes(&message) {
-                Ok(request) => decide_for_other(&quorum, &watching, &links, request).await,
+                Ok(request) => decide_for_other(&quorum, &watching, &links, &ends, request).await,
                 Err(cause) => Forwarded::Refused(cause.to_string()),
             }
         });
@@ -224,12 +241,14 @@ async fn decide_for_other(
     quorum: &Quorum,
     watching: &Watching,
     links: &Links,
+    ends: &EndsReader,
     mut request: Request,
 ) -> Forwarded {
     let register = match &mut request {
         Request::RegisterBroker(register) => Some(register),
         Request::RegisterBroker2(request) => Some(&mut request.register),
         Request::RegisterBroker3(request) => Some(&mut request.request.register),
+        Request::RegisterBroker4(request) => Some(&mut request.request.request.register),
         _ => None,
     };
     if let Some(register) = register {
@@ -246,15 +265,24 @@ async fn decide_for_other(
         }
         register.earlier_incarnation_alive = watching.may_be_alive(&image, register.broker);
     }
-    decide_completed(quorum, watching, request).await
+    decide_completed(quorum, watching, ends, request).await
 }
 
 /// Decides a request with what only this node knows of brokers.
-async fn decide_completed(quorum: &Quorum, watching: &Watching, mut request: Request) -> Forwarded {
+async fn decide_completed(
+    quorum: &Quorum,
+    watching: &Watching,
+    ends: &EndsReader,
+    request: Request,
+) -> Forwarded {
     if let Some(refused) = postponed(quorum, watching, &request) {
         return refused;
     }
     let image = quorum.image();
+    let mut request = match quorum.is_leader() {
+        true => ends.complete(&image, request).await,
+        false => request,
+    };
     watching.complete(&image, &mut request);
     let relieved = match &request {
         Request::RelieveReplicas(relief) => Some(relief.broker.broker),
@@ -275,6 +303,7 @@ fn postponed(quorum: &Quorum, watching: &Watching, request: &Request) -> Option<
     let register = match request {
         Request::RegisterBroker2(request) => &request.register,
         Request::RegisterBroker3(request) => &request.request.register,
+        Request::RegisterBroker4(request) => &request.request.request.register,
         _ => return None,
     };
     let image = quorum.image();

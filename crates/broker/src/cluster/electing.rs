@@ -39,7 +39,7 @@ impl LogEndsSource {
     }
 
     /// The registration of this process and the ends of the replicas; `None` before the broker serves.
-    fn ends(&self, partitions: &[NamedPartition]) -> Option<(BrokerRef, Vec<LogEnd>)> {
+    pub(super) fn ends(&self, partitions: &[NamedPartition]) -> Option<(BrokerRef, Vec<LogEnd>)> {
         let (server, who) = self.0.get()?;
         let topics = server.upgrade()?.topics.snapshot();
         let end_of = |(topic, at): &NamedPartition| {

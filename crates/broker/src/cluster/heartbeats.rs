@@ -14,13 +14,14 @@ use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
 use model::{BrokerId, ErrorCode};
-use node::heartbeats::{Answer, decode, encode};
+use node::heartbeats::{Answer, decode, decode_marks, encode, encode_with_marks};
 use node::standstill::Standstill;
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
 use super::links::ClusterLinks;
+use super::marks::ReportedMarks;
 use super::watching::Watching;
 use crate::server::Server;
 
@@ -28,6 +29,7 @@ use crate::server::Server;
 pub(super) struct HeartbeatService {
     pub(super) quorum: Arc<OnceLock<Arc<Quorum>>>,
     pub(super) watching: Arc<Watching>,
+    pub(super) marks: Arc<ReportedMarks>,
 }
 
 impl Service for HeartbeatService {
@@ -38,6 +40,9 @@ impl Service for HeartbeatService {
             // Nobody speaks for another.
             let leads = self.quorum.get().is_some_and(|quorum| quorum.is_leader());
             let taken = leads && who.broker == caller.hello.node && self.watching.heard(who);
+            if taken {
+                self.marks.note(who, decode_marks(&message));
+            }
             let answer = match self.quorum.get().filter(|_| taken) {
                 Some(quorum) => Answer::by(&quorum.image(), who),
                 None => Answer::Elsewhere,
@@ -99,11 +104,17 @@ async fn beat(
     let leader = server.quorum.leader();
     if leader == Some(who.broker) {
         links.watching().heard(who);
+        links.marks().note(who, server.logs.marks());
         note_controller(server);
         return Some((who.broker, Answer::Heard));
     }
+    let heartbeat = match server.image().detects_copies() {
+        true => encode_with_marks(who, &server.logs.marks()),
+        false => encode(who),
+    };
     for node in leader.into_iter().chain(voter_in_turn(&voters, unheard)) {
-        let called = links.links().call(node, service::HEARTBEAT, encode(who), patience).await;
+        let called =
+            links.links().call(node, service::HEARTBEAT, heartbeat.clone(), patience).await;
         match called.map(|answer| answer.first().copied().map(Answer::from_byte)) {
             Ok(Some(Answer::Elsewhere) | None) => {}
             Ok(Some(said)) => {

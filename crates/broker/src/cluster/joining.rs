@@ -10,10 +10,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use metadata::decide::{
-    BrokerRef, CreateCluster, RegisterBroker2, RegisterBroker3, features_of_new_cluster,
-    software_of_this_release,
+    BrokerRef, CreateCluster, RegisterBroker2, RegisterBroker3, RegisterBroker4,
+    features_of_new_cluster, software_of_this_release,
 };
-use metadata::{Request, Response};
+use metadata::{ClusterImage, Request, Response};
 use model::{BrokerEpoch, ErrorCode};
 use quorum::Quorum;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use super::controller::{Controller, Undecided};
 use super::returning::Returning;
 use super::telling::{self, Untold};
+use crate::logs::Logs;
 use crate::start_error::StartError;
 
 /// The pause between two tries to register.
@@ -201,8 +202,7 @@ async fn try_to_register(
         }
     }
     register.directories.instead_of = last.map(|last| last.epoch);
-    let (request, software) = (register.clone(), software_of_this_release());
-    let request = Request::RegisterBroker3(RegisterBroker3 { request, software });
+    let request = build_registration(&image, returning.logs, register.clone());
     match controller.decide_within(request, patience).await {
         Ok((index, Response::RegisterBroker(Ok(epoch)))) => Ok(Tried::Registered(epoch, index)),
         Ok((_, Response::RegisterBroker(Err(refusal)))) => match is_retried(refusal.error) {
@@ -212,6 +212,17 @@ async fn try_to_register(
         Ok((_, other)) => unreachable!("the answer to another request: {other:?}"),
         Err(cause @ Undecided::Unknown) => Ok(Tried::Undecided(cause.to_string())),
         Err(Undecided::NoController(reason)) => Ok(Tried::Undecided(reason)),
+    }
+}
+
+/// The registration of a process of this release, with the marks of its log directories. A node without metadata does not know
+/// whether the cluster detects copies, and sends them: a controller of an earlier release gets the older form.
+pub fn build_registration(image: &ClusterImage, logs: &Logs, request: RegisterBroker2) -> Request {
+    let marks = logs.marks_of(&request.register.log_dirs);
+    let request = RegisterBroker3 { request, software: software_of_this_release() };
+    match image.detects_copies() || image.cluster_id().is_none() {
+        true => Request::RegisterBroker4(RegisterBroker4 { request, marks }),
+        false => Request::RegisterBroker3(request),
     }
 }
 

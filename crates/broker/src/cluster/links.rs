@@ -25,8 +25,10 @@ use super::controller::{Controller, ControllerService};
 use super::describing::{CaughtUp, DescriptionService};
 use super::electing::{LogEndsService, LogEndsSource};
 use super::heartbeats::HeartbeatService;
+use super::marks::ReportedMarks;
 use super::probing::{ProbeService, Probes};
 use super::sick_disks::SickDisks;
+use super::unclean::{EndsReader, LongestReplica, LongestReplicas};
 use super::watching::Watching;
 
 /// How often, a millisecond apart, the first four bytes of a connection are looked for once some are there.
@@ -55,6 +57,9 @@ pub struct ClusterLinks {
     watching: Arc<Watching>,
     caught_up: Arc<CaughtUp>,
     log_ends: Arc<LogEndsSource>,
+    marks: Arc<ReportedMarks>,
+    ends_reader: EndsReader,
+    longest_replicas: LongestReplicas,
     fetchers: FetcherSink,
     /// Brokers that do not vote and that this voter dials, with where.
     dialed: Mutex<std::collections::BTreeMap<BrokerId, (String, u16)>>,
@@ -91,8 +96,10 @@ impl ClusterLinks {
         let watching = Arc::new(watching.of_process(incarnation));
         let caught_up: Arc<CaughtUp> = Arc::default();
         let log_ends: Arc<LogEndsSource> = Arc::default();
+        let marks: Arc<ReportedMarks> = Arc::default();
         let members = MemberService::new();
         let links = Arc::new(Links::new());
+        let ends_reader = EndsReader::new(config.node_id, &links, &log_ends);
         let services = Services::default()
             .with(service::QUORUM, Arc::new(members.clone()))
             .with(
@@ -101,6 +108,7 @@ impl ClusterLinks {
                     quorum: Arc::clone(&quorum),
                     watching: Arc::clone(&watching),
                     links: Arc::clone(&links),
+                    ends: ends_reader.clone(),
                 }),
             )
             .with(
@@ -108,6 +116,7 @@ impl ClusterLinks {
                 Arc::new(HeartbeatService {
                     quorum: Arc::clone(&quorum),
                     watching: Arc::clone(&watching),
+                    marks: Arc::clone(&marks),
                 }),
             )
             .with(
@@ -143,6 +152,9 @@ impl ClusterLinks {
             watching,
             caught_up,
             log_ends,
+            marks,
+            ends_reader,
+            longest_replicas: LongestReplicas::default(),
             fetchers,
             dialed: Mutex::default(),
         };
@@ -221,7 +233,7 @@ impl ClusterLinks {
     /// Has requests decided over these links.
     pub fn controller(&self, quorum: &Arc<Quorum>) -> Controller {
         let voters: Vec<BrokerId> = self.voters.iter().map(|voter| BrokerId(voter.id)).collect();
-        Controller::over(quorum, &self.links, &voters, &self.watching)
+        Controller::over(quorum, &self.links, &voters, &self.watching, &self.ends_reader)
     }
 
     /// What this node watches while it is the active controller.
@@ -232,6 +244,25 @@ impl ClusterLinks {
     /// When members of the quorum had everything.
     pub(super) fn caught_up(&self) -> &CaughtUp {
         &self.caught_up
+    }
+
+    /// Marks of log directories that brokers have reported to this node.
+    pub(super) fn marks(&self) -> &ReportedMarks {
+        &self.marks
+    }
+
+    /// Reads log ends of any broker.
+    pub(super) fn ends_reader(&self) -> &EndsReader {
+        &self.ends_reader
+    }
+
+    pub(super) fn longest_replicas(&self) -> &LongestReplicas {
+        &self.longest_replicas
+    }
+
+    /// On the active controller: partitions without a complete replica, and the replicas with the greatest log ends.
+    pub fn list_longest_replicas(&self) -> Vec<LongestReplica> {
+        self.longest_replicas.list()
     }
 
     /// The ends of this broker's logs, for elections.

@@ -10,6 +10,8 @@
 //! watching    on the active controller: who is alive, whom to fence, what follows (sweeps)
 //! probing     on the active controller: brokers that answer no probe
 //! electing    on the active controller: leaders by the ends of replicas' logs; on every broker: the ends
+//! unclean     on the active controller: log ends for unclean elections, where no complete replica serves
+//! marks       on the active controller: records the marks of log directories that brokers report
 //! members     on the active controller: who is a member of the quorum, and as which folder
 //! fetchers    copying from leaders, a thread for each leader and slot
 //! counting    what steps of the metadata mean for the counters
@@ -42,6 +44,7 @@ mod in_sync;
 mod joining;
 mod links;
 mod losses;
+mod marks;
 mod members;
 mod probing;
 mod refused;
@@ -50,33 +53,33 @@ mod sick_disks;
 mod succession;
 mod superseded;
 mod telling;
+mod unclean;
 mod watching;
 
 pub use controller::{Controller, Undecided};
 pub use counting::Counts;
 pub use departed::Departed;
 pub use describing::{DescribedMember, DescribedQuorum, describe as describe_quorum};
-pub(crate) use electing::run as elect;
 pub use fetchers::Fetchers;
 pub use handing_over::hand_over;
 pub use in_sync::InSync;
-pub use joining::join;
+pub use joining::{build_registration, join};
 pub use links::ClusterLinks;
 pub(crate) use links::is_of_node;
 pub use losses::{Losses, unknown_replicas};
-pub(crate) use probing::run as probe;
 pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
 pub use sick_disks::SickDisks;
 pub use superseded::Contacts;
 pub(crate) use superseded::{count_superseded, is_superseded};
 pub use telling::tell_at_start;
-pub(crate) use watching::run as watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
+use quorum::Quorum;
 use tokio::sync::watch::Receiver;
 
 use crate::groups;
@@ -84,6 +87,31 @@ use crate::network::listener::serve_broker;
 use crate::server::Server;
 use crate::start_error::StartError;
 use crate::vital;
+
+/// Starts the tasks of the active controller. They run on each node with links, and act while the node is the active
+/// controller.
+pub fn start_controller_tasks(
+    config: &BrokerConfig,
+    quorum: &Arc<Quorum>,
+    links: &Arc<ClusterLinks>,
+) {
+    let both = || (Arc::clone(quorum), Arc::clone(links));
+    let membership = &config.membership;
+    let rebalance = Duration::from_secs(membership.rebalance_s);
+    let (of, by) = both();
+    let watching = watching::run(of, by, membership.rebalances.then_some(rebalance));
+    tokio::spawn(vital::task("watching other brokers", watching));
+    let (of, by) = both();
+    tokio::spawn(vital::task("probes of other brokers", probing::run(of, by)));
+    let (of, by) = both();
+    let wait = Duration::from_millis(membership.election_wait_ms);
+    tokio::spawn(vital::task("elections by log ends", electing::run(of, by, wait)));
+    let (of, by) = both();
+    tokio::spawn(vital::task("log ends for unclean elections", unclean::run(of, by)));
+    let (of, by) = both();
+    let every = Duration::from_millis(membership.mark_interval_ms);
+    tokio::spawn(vital::task("marks of log directories", marks::run(of, by, every)));
+}
 
 /// Begins to serve: replicas that are refused are reported, other brokers may copy from this one, and the controller
 /// hears of it from now on.

@@ -28,6 +28,7 @@ use serving::health::{BrokerHealth, Condition};
 use tracing::{info, warn};
 
 use crate::cluster::count_superseded;
+use crate::logs::Directory;
 use crate::server::Server;
 
 /// Silence of a voter after which the leader of the quorum counts it as not answering.
@@ -131,6 +132,7 @@ fn facts(server: &Server) -> BrokerFacts {
             AcknowledgerFacts { broker: it.broker.0, longest: it.longest, is_slow: it.is_slow }
         }),
         leaderless_partitions: leaderless(&image),
+        lost_partitions: lost_partitions(server, &image),
     }
 }
 
@@ -170,10 +172,46 @@ fn directories(server: &Server) -> Vec<DirectoryFacts> {
             failure: offline.iter().find(|(it, _)| it == path).map(|(_, cause)| cause.clone()),
             is_full: full.iter().any(|it| it == path),
             unfinished_for: server.sick_disks.oldest_operation(at),
-            ..DirectoryFacts::default()
+            copied: copied(server, directory),
         }
     });
     facts.collect()
+}
+
+/// The sentence about a directory that was put back from a copy, until every replica of this broker is in sync.
+fn copied(server: &Server, directory: &Directory) -> Option<String> {
+    let (mark, recorded) = directory.copied()?;
+    let (image, me) = (server.image(), server.node_id);
+    let states = image.topics().flat_map(|topic| topic.partitions().map(|(_, state)| state));
+    let behind = states.filter(|it| it.replicas.contains(&me) && !it.isr.contains(&me)).count();
+    if behind == 0 {
+        directory.forget_copied();
+        return None;
+    }
+    Some(format!(
+        "the directory was put back from a copy (mark {mark}, recorded {recorded}): the controller counts none of its \
+         replicas until they have caught up, and {behind} have not"
+    ))
+}
+
+/// On the active controller: partitions without a complete replica, each with the replica that an unclean election chooses.
+fn lost_partitions(server: &Server, image: &ClusterImage) -> Vec<(String, String)> {
+    let longest = server.links.iter().flat_map(|links| links.list_longest_replicas());
+    let named = longest.filter_map(|of| {
+        let topic = image.topic_by_id(of.topic_id)?;
+        let (name, at) = (&topic.name, of.partition);
+        let is_lost = !topic.partition(at)?.has_leader();
+        let cause = match of.replica {
+            Some((broker, epoch, end)) => format!(
+                "no complete replica is left; of those that answer, broker {broker} has the greatest log end (leader \
+                 epoch {epoch}, offset {end}): `highwater cluster elect --unclean {name}:{at}` elects it, without \
+                 records that only other replicas had"
+            ),
+            None => "no complete replica is left, and no replica answers".to_owned(),
+        };
+        is_lost.then(|| (format!("{name}-{at}"), cause))
+    });
+    named.collect()
 }
 
 /// Brokers that this node suspects as the active controller.

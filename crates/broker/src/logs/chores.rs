@@ -123,6 +123,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
             server.note_metadata();
             server.logs.sync_journals();
         }),
+        soon(ms(config.membership.mark_interval_ms), |server, _| server.logs.raise_marks()),
         soon(log_ends::LOOK_EVERY, |server, _| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]

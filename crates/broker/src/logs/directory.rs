@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use metadata::decide::KnownDirectory;
 use model::{BrokerId, Timestamp, Uuid};
+use node::MarkKeeper;
 use parking_lot::Mutex;
 use partition::SyncQueue;
 use rustix::fs::{Mode, OFlags};
@@ -36,6 +37,9 @@ pub(super) struct Finished {
     pub without_room: Vec<Gone>,
 }
 
+/// Level of journals that have marks.
+const MARKS_LEVEL: u8 = 2;
+
 /// One log directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -51,6 +55,10 @@ pub struct Directory {
     was_empty: bool,
     /// The wall clock when it was last written; `None` for a new one.
     last_wall_clock: Option<Timestamp>,
+    /// The mark, by which a copy of the directory is recognised.
+    mark: Mutex<MarkKeeper>,
+    /// The mark and the recorded mark, if the directory was put back from a copy and its replicas have not caught up.
+    copied: Mutex<Option<(u64, u64)>>,
     /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
     folder: Option<OwnedFd>,
     offline: AtomicBool,
@@ -220,6 +228,7 @@ impl Directory {
         incarnation: Uuid,
         now: Timestamp,
     ) -> Result<Directory, StorageError> {
+        let mark = journal.with_state(|state| MarkKeeper::of_journal(state.mark));
         let (was_clean, known_before, was_empty, closed) = journal.with_state(|state| {
             let is_closed = |(key, known): (&Key, &Arc<PartitionState>)| {
                 (state.closed && known.closed.is_some()).then_some(*key)
@@ -246,6 +255,8 @@ impl Directory {
             known_before,
             was_empty,
             last_wall_clock: None,
+            mark: Mutex::new(mark),
+            copied: Mutex::default(),
             offline: AtomicBool::new(false),
             renamed: AtomicU64::new(0),
             durably_renamed: AtomicU64::new(0),
@@ -269,6 +280,8 @@ impl Directory {
             known_before: KnownDirectory::default(),
             was_empty: false,
             last_wall_clock: None,
+            mark: Mutex::default(),
+            copied: Mutex::default(),
             folder: None,
             offline: AtomicBool::new(true),
             renamed: AtomicU64::new(0),
@@ -302,6 +315,59 @@ impl Directory {
             (self.path().display(), (raised.journal_level, raised.metadata_level));
         info!(%directory, journal = levels.0, metadata = levels.1, "raised the levels of the log directory");
         Ok(())
+    }
+
+    /// The mark that the journal has, durably; 0 for none.
+    pub(super) fn mark(&self) -> u64 {
+        self.mark.lock().reported()
+    }
+
+    /// Notes a write to the directory.
+    pub(super) fn note_write(&self) {
+        self.mark.lock().note_write();
+    }
+
+    /// Raises the mark, durably, if the directory was written to since the last time. Does nothing below the level of journals
+    /// that have marks.
+    pub(super) fn raise_mark(&self) -> Result<(), StorageError> {
+        self.store_mark(MarkKeeper::begin)
+    }
+
+    /// The mark and the recorded mark of a directory that was put back from a copy, until its replicas have caught up.
+    pub fn copied(&self) -> Option<(u64, u64)> {
+        *self.copied.lock()
+    }
+
+    /// The replicas have caught up.
+    pub fn forget_copied(&self) {
+        *self.copied.lock() = None;
+    }
+
+    /// Raises the mark above the recorded one, durably: the directory was recognised as a copy, and its replicas count nowhere.
+    /// Does nothing below the level of journals that have marks: the next start recognises the copy again.
+    pub(super) fn raise_mark_above(&self, recorded: u64) -> Result<(), StorageError> {
+        *self.copied.lock() = Some((self.mark(), recorded));
+        self.store_mark(|keeper| Some(keeper.begin_above(recorded)))
+    }
+
+    /// Stores the mark that `begin` begins, durably. A journal below the level of marks would leave the mark out: it would be
+    /// reported, and lost at the next start.
+    fn store_mark(
+        &self,
+        begin: impl FnOnce(&mut MarkKeeper) -> Option<u64>,
+    ) -> Result<(), StorageError> {
+        let journal = self.journal()?;
+        if journal.level() < MARKS_LEVEL {
+            return Ok(());
+        }
+        let Some(mark) = begin(&mut self.mark.lock()) else { return Ok(()) };
+        let stored = journal.commit(&[Entry::Marked(mark)]);
+        let mut keeper = self.mark.lock();
+        match &stored {
+            Ok(()) => keeper.finish(mark),
+            Err(_) => keeper.give_up(),
+        }
+        stored
     }
 
     /// Where its partitions ask for a sync.

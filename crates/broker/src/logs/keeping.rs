@@ -35,6 +35,7 @@ impl Logs {
     /// to the start after a kill. Never waits for a disk.
     pub fn note_synced(&self, at: usize, synced: &[Synced]) {
         let directory = &self.directories[at];
+        directory.note_write();
         // Held until it is entered: a cut that begins now is entered behind it.
         let cutting = self.cutting[at].lock();
         let ends: Vec<Offset> = synced

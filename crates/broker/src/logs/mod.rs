@@ -305,6 +305,53 @@ impl Logs {
         online.map(|directory| (directory.id(), directory.known_before())).collect()
     }
 
+    /// The mark of each directory that is not offline, as its journal has it durably. Waits for no journal.
+    pub fn marks(&self) -> Vec<(Uuid, u64)> {
+        let online = self.directories.iter().filter(|directory| !directory.is_offline());
+        online.map(|directory| (directory.id(), directory.mark())).collect()
+    }
+
+    /// The marks of these directories; 0 for one that is not known.
+    pub fn marks_of(&self, ids: &[Uuid]) -> Vec<u64> {
+        let mark = |id: &Uuid| {
+            let known = self.directories.iter().find(|directory| directory.id() == *id);
+            known.map_or(0, Directory::mark)
+        };
+        ids.iter().map(mark).collect()
+    }
+
+    /// Raises the mark of each directory that was written to.
+    pub fn raise_marks(&self) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            if directory.is_offline() {
+                continue;
+            }
+            if let Err(cause) = directory.raise_mark() {
+                self.journal_failed(at, &cause);
+            }
+        }
+    }
+
+    /// Raises marks that are below the recorded ones: these directories were put back from copies, and the controller counts
+    /// nothing of the broker. Reports each.
+    pub fn settle_copies(&self, image: &ClusterImage, me: BrokerId) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            let (mark, recorded) = (directory.mark(), image.directory_mark(me, directory.id()));
+            if directory.is_offline() || mark >= recorded {
+                continue;
+            }
+            warn!(
+                directory = %directory.path().display(),
+                mark,
+                recorded,
+                "the log directory was put back from a copy; its replicas count nowhere until they have caught up"
+            );
+            if let Err(cause) = directory.raise_mark_above(recorded) {
+                self.journal_failed(at, &cause);
+            }
+        }
+    }
+
     /// Notes that this process is registered. That may be lost in a crash: the processes before are known for longer then.
     pub fn note_joined(&self, incarnation: Uuid) -> Result<(), StorageError> {
         let online = self.directories.iter().filter(|directory| !directory.is_offline());

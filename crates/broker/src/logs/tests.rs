@@ -4,6 +4,7 @@
 mod absent;
 mod away;
 mod deleting;
+mod marks;
 mod names;
 mod opening;
 mod stamps;

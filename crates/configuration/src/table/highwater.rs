@@ -40,6 +40,11 @@ pub(super) const KEYS: &[Key] = &[
          the greatest log end. It waits at most this long for complete replicas whose brokers are registered and fenced, or do \
          not answer. Set it alike on all voters.",
     ),
+    Key::long("highwater.mark.interval.ms", "10000").at_least(100).doc(
+        "How often the marks of log directories that were written to are raised, and how often the controller records marks. A \
+         copy of a log directory that is put back is recognised if its broker ran and took records for two such intervals after \
+         the copy was made; a younger copy is not. Each costs a sync of the directory's journal. Set it alike on all brokers.",
+    ),
     Key::string("http.listener", "127.0.0.1:8080").doc(
         "Where metrics and health are served over HTTP: host:port. No host: all interfaces; \
          port 0: any free one; empty: nowhere. If the default is taken, it moves to a free port and says so.",

@@ -1,5 +1,6 @@
 //! Log directories that are copied while their brokers run, and restored.
 
+use super::health::{cluster_health, codes, http_of, until_named};
 use super::lost_disks::{NOT_DATA, Started};
 use super::replication::{
     all_acknowledged, described, kept, produce, wait_for_all_in_sync, wait_for_in_sync,
@@ -74,4 +75,149 @@ fn a_copy_of_a_running_broker_is_not_elected_when_an_intact_replica_returns() {
     wait_for_all_in_sync(&rest, "kept");
     assert_eq!(kept(&rest), (0..600).collect());
     drop((first, second, third));
+}
+
+/// The newest mark of a broker's log directory that the metadata in this folder has; 0 for none.
+fn recorded_mark(folder: &str, broker: i32) -> u64 {
+    let before = format!("{{\"broker\":{broker},\"directory\":\"");
+    let mark = |rest: &str| -> Option<u64> {
+        let (_, mark) = rest.split_once("\",\"mark\":")?;
+        let end = mark.find('}')?;
+        mark[..end].parse().ok()
+    };
+    let files = fs::read_dir(Path::new(folder).join(METADATA)).unwrap();
+    let text = |file: std::io::Result<fs::DirEntry>| {
+        let bytes = fs::read(file.unwrap().path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let of_file = |text: String| text.split(&before).skip(1).filter_map(mark).max();
+    files.map(text).filter_map(of_file).max().unwrap_or(0)
+}
+
+/// Writes numbers from `from` on until the metadata has recorded several later marks of brokers 2 and 3; the first number that was not
+/// written.
+fn write_past_marks(up: &Up, from: u32) -> u32 {
+    let mut next = from;
+    for _ in 0..6 {
+        let before = [2, 3].map(|broker| recorded_mark(&up.brokers[0].folder, broker));
+        all_acknowledged(produce(&up.bootstrap, next..next + 50));
+        next += 50;
+        wait_until("later marks are recorded", || {
+            let now = [2, 3].map(|broker| recorded_mark(&up.brokers[0].folder, broker));
+            now.iter().zip(before).all(|(now, before)| *now > before)
+        });
+    }
+    next
+}
+
+fn create_on(bootstrap: &str, brokers: &[i32]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let topic = client::admin::NewTopic {
+        name: "kept".to_owned(),
+        assignments: vec![brokers.to_vec()],
+        configs: vec![("min.insync.replicas".to_owned(), "2".to_owned())],
+        ..client::admin::NewTopic::default()
+    };
+    runtime.block_on(async {
+        let cluster = client::Cluster::connect(client::ClusterConfig::new(bootstrap)).await;
+        let created = client::Admin::new(cluster.unwrap()).create_topics(&[topic], false).await;
+        assert!(created.unwrap().iter().all(|(_, created)| created.is_ok()));
+    });
+}
+
+/// Three dead brokers of a cluster whose topic is on brokers 3 and 2, and copies of these two, whose marks are below the recorded ones.
+struct Outage {
+    place: tempfile::TempDir,
+    brokers: Vec<Broker>,
+    /// Copies of brokers 2 and 3.
+    copies: [std::path::PathBuf; 2],
+    /// Numbers below these are in the copies of brokers 2 and 3, and in the intact directories.
+    ends: (u32, u32),
+}
+
+impl Outage {
+    fn begin() -> Outage {
+        let (place, folder) = place();
+        let keys = ["highwater.mark.interval.ms=200", "highwater.election.wait.ms=0"];
+        let mut up = Up::of(&folder, 3, &["--set", keys[0], "--set", keys[1]]);
+        create_on(&up.bootstrap, &[3, 2]);
+        all_acknowledged(produce(&up.bootstrap, 0..300));
+        wait_for_in_sync(&up.bootstrap, "kept", 2);
+        let copies = [2, 3].map(|number| place.path().join(format!("copy of {number}")));
+        copy_running(Path::new(&up.brokers[2].folder), &copies[1]);
+        let later = write_past_marks(&up, 300);
+        copy_running(Path::new(&up.brokers[1].folder), &copies[0]);
+        let all = write_past_marks(&up, later);
+        let brokers = up.brokers.clone();
+        up.signal(Signal::KILL);
+        up.process.wait().unwrap();
+        wait_until("all brokers are dead", || {
+            brokers.iter().all(|broker| !procfs::is_running(broker.pid))
+        });
+        Outage { place, brokers, copies, ends: (later, all) }
+    }
+
+    fn start(&self, number: usize) -> Started {
+        let reports = self.place.path().join(format!("reports of {number}"));
+        Started::of(&self.brokers[number - 1].folder, reports)
+    }
+
+    fn wait_until_serving(&self, numbers: &[usize]) {
+        for number in numbers {
+            let http = http_of(Path::new(&self.brokers[number - 1].folder));
+            wait_until("the broker serves", || {
+                codes(&http).is_some_and(|(_, ready, ..)| ready == 200)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_is_recognised_leads_nothing_until_an_intact_replica_returns() {
+    let outage = Outage::begin();
+    let brokers = &outage.brokers;
+    put_back(&outage.copies[1], &brokers[2].folder);
+    let rest = format!("{},{}", brokers[0].address, brokers[2].address);
+    let (first, third) = (outage.start(1), outage.start(3));
+    outage.wait_until_serving(&[1, 3]);
+    let health = until_named(&http_of(Path::new(&brokers[2].folder)), "log_directory_copied");
+    assert_eq!(health.code, 200);
+    let (code, text) = cluster_health(&rest);
+    assert!(code == 1 && text.contains("broker 3: log_directory_copied"), "{text}");
+    assert!(described(&rest, "kept").is_none_or(|rows| rows[0].0 < 0), "{}", third.said());
+    let second = outage.start(2);
+    wait_for_in_sync(&rest, "kept", 2);
+    assert_eq!(kept(&rest), (0..outage.ends.1).collect(), "{}", third.said());
+    wait_until("no directory is named as a copy any more", || {
+        !cluster_health(&rest).1.contains("log_directory_copied")
+    });
+    drop((first, second, third));
+}
+
+#[test]
+fn the_longest_of_several_copies_is_named_and_elected_uncleanly() {
+    let outage = Outage::begin();
+    let brokers = &outage.brokers;
+    for number in [2, 3] {
+        put_back(&outage.copies[number - 2], &brokers[number - 1].folder);
+    }
+    let started = [1, 2, 3].map(|number| outage.start(number));
+    outage.wait_until_serving(&[1, 2, 3]);
+    let all: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
+    let all = all.join(",");
+    wait_until("health names the longest replica", || {
+        let (code, text) = cluster_health(&all);
+        let named = "complete_replicas_lost: kept-0: no complete replica is left; of those that answer, broker 2 has";
+        code == 1 && text.contains(named)
+    });
+    run(&all, "cluster elect --unclean kept:0");
+    wait_until("the partition has a leader", || {
+        described(&all, "kept").is_some_and(|rows| rows[0].0 > 0)
+    });
+    assert_eq!(described(&all, "kept").unwrap()[0].0, 2);
+    let found = kept(&all);
+    assert!(found.len() >= outage.ends.0 as usize, "{}: {:?}", found.len(), outage.ends);
+    assert_eq!(found, (0..found.len() as u32).collect());
+    wait_for_in_sync(&all, "kept", 2);
+    drop(started);
 }

@@ -129,6 +129,9 @@ pub struct BrokerFacts {
     pub feature_lags: Vec<FeatureLag>,
     /// Partitions of the whole cluster without a leader.
     pub leaderless_partitions: usize,
+    /// Partitions of which no complete replica is left, each with the replica that has the greatest log end. Only the
+    /// active controller names them.
+    pub lost_partitions: Vec<(String, String)>,
     /// Brokers whose leaderships this node, as the active controller, gave to other replicas because
     /// they are silent.
     pub suspected_brokers: Vec<i32>,
@@ -298,6 +301,9 @@ impl BrokerFacts {
             let partitions = counted(self.leaderless_partitions, "partition");
             let detail = format!("{partitions} of the cluster without a leader");
             add(Condition::PartitionsLeaderless, detail);
+        }
+        for (name, cause) in &self.lost_partitions {
+            add(Condition::CompleteReplicasLost, format!("{name}: {cause}"));
         }
         for broker in &self.suspected_brokers {
             let detail = format!(

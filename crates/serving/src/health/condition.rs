@@ -70,6 +70,8 @@ pub enum Condition {
     BrokerUnreachable,
     /// Partitions have no leader.
     PartitionsLeaderless,
+    /// No complete replica of a partition is left.
+    CompleteReplicasLost,
     /// Partitions have replicas out of sync.
     PartitionsUnderReplicated,
     /// An internal topic has fewer replicas than min(3, brokers).
@@ -135,6 +137,7 @@ const TABLE: &[(Condition, &str, HealthScope, EndpointEffect, bool)] = &[
     (C::AcknowledgerSlow, "acknowledger_slow", S::Cluster, E::Named, false),
     (C::BrokerUnreachable, "broker_unreachable", S::Cluster, E::Named, true),
     (C::PartitionsLeaderless, "partitions_leaderless", S::Cluster, E::Named, true),
+    (C::CompleteReplicasLost, "complete_replicas_lost", S::Cluster, E::Named, true),
     (C::PartitionsUnderReplicated, "partitions_under_replicated", S::Cluster, E::Named, true),
     (C::InternalTopicReplicas, "internal_topic_replicas", S::Cluster, E::Named, true),
 ];

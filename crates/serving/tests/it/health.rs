@@ -364,6 +364,16 @@ const FAULTS: &[Fault] = &[
         1,
     ),
     fault(
+        "F11: every complete replica of a partition was put back from a copy",
+        |facts| facts.lost_partitions = named(),
+        200,
+        200,
+        200,
+        "ok",
+        Some("complete_replicas_lost"),
+        1,
+    ),
+    fault(
         "F33: the control threads do not run",
         |facts| facts.stalled_threads = vec!["control"],
         503,
