@@ -134,6 +134,11 @@ impl History {
         self.partitions[partition].acked.last().map_or(Offset(0), |last| last.next())
     }
 
+    /// Behind the last record that was acknowledged or read.
+    pub(crate) fn known_end(&self, partition: PartitionId) -> Offset {
+        self.partitions[partition].known.keys().next_back().map_or(Offset(0), |last| last.next())
+    }
+
     /// Somebody with a right to it deletes what is below.
     pub(crate) fn may_start_at(&mut self, partition: PartitionId, log_start: Offset) {
         if let Some(history) = self.partitions.get_mut(partition) {

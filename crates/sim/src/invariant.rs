@@ -31,6 +31,8 @@ pub enum Invariant {
     ReplicasAgree,
     /// No follower cuts what was committed (R9).
     CommittedIsNotCut,
+    /// No follower cuts what an earlier process of its directory knew to be committed, unless that was allowed (R9).
+    BoundsSurvive,
     /// The same leader epoch and offset never have two contents, whoever leads (R2).
     OneContentInAnEpoch,
     /// A new leader serves and has everything that is acknowledged, and so has whoever joins an ISR; any other election is

@@ -85,6 +85,8 @@ pub(crate) fn cluster_settings(
 /// What a broker's log directory held when its process began.
 pub(crate) struct OpenedReplicas {
     pub(crate) partitions: Vec<Arc<Partition>>,
+    /// Bounds of truncations that the process before stored, as far as their records are there.
+    pub(crate) bounds: Vec<Offset>,
     /// Whether the process before stopped cleanly.
     pub(crate) clean: bool,
     /// As which registration, if it did.
@@ -142,6 +144,20 @@ fn note_processes(disk: &SimDisk, processes: &[Uuid]) {
     let bytes: Vec<u8> = processes.iter().flat_map(|process| process.0).collect();
     let path = Path::new(LOG_DIR).join(PROCESSES);
     disk.write_atomically(&path, &bytes).expect("a healthy disk takes a small file");
+}
+
+/// Where a broker among several stores the mark of its directory; the real one has its journal for that.
+const MARK: &str = "mark";
+
+/// The mark of the directory; 0 for none.
+pub(crate) fn read_mark(disk: &SimDisk) -> u64 {
+    let bytes = disk.read(&Path::new(LOG_DIR).join(MARK)).unwrap_or_default();
+    bytes.try_into().map_or(0, u64::from_be_bytes)
+}
+
+/// Stores the mark of the directory, durably.
+pub(crate) fn store_mark(disk: &SimDisk, mark: u64) -> std::io::Result<()> {
+    disk.write_atomically(&Path::new(LOG_DIR).join(MARK), &mark.to_be_bytes())
 }
 
 /// Where a broker among several stores the bounds of its replicas; the real one has its journal for that.
@@ -203,7 +219,7 @@ impl LogDirectory {
     ) -> Result<OpenedReplicas, StorageError> {
         let mut loading = self.0.begin_loading()?;
         let of = Replica { me, topic_id: TOPIC_ID };
-        let (mut partitions, mut made_anew) = (Vec::new(), Vec::new());
+        let (mut partitions, mut recalled, mut made_anew) = (Vec::new(), Vec::new(), Vec::new());
         let bounds = read_bounds(&**self.0.disk());
         for id in 0..PARTITIONS {
             let name = topic_partition(id);
@@ -229,9 +245,12 @@ impl LogDirectory {
                     open(&loading)?
                 }
             };
-            if let Some(bound) = bounds.get(id).filter(|_| !made_anew.contains(&id)) {
-                opened.recall_committed(*bound);
+            let bound = bounds.get(id).filter(|_| !made_anew.contains(&id)).copied();
+            if let Some(bound) = bound {
+                opened.recall_committed(bound);
             }
+            let end = opened.with_log(|log| log.log_end_offset());
+            recalled.push(bound.unwrap_or(Offset(0)).min(end));
             partitions.push(opened);
         }
         if !made_anew.is_empty() {
@@ -239,7 +258,7 @@ impl LogDirectory {
             self.store_offsets_of(&partitions)?;
         }
         let (clean, stopped_in) = (loading.clean, loading.broker_epoch);
-        Ok(OpenedReplicas { partitions, clean, stopped_in, made_anew })
+        Ok(OpenedReplicas { partitions, bounds: recalled, clean, stopped_in, made_anew })
     }
 
     fn open_partition(

@@ -13,7 +13,7 @@ use model::{
 use node::fetcher::{Effects, Event, Fetcher, Key};
 use partition::{
     Acks, Append, Appended, Assignment, DeletionKey, Fate, FollowerFetch, Isolation, IsrAnswer,
-    Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead, Urgency,
+    Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead,
 };
 use storage::StorageError;
 use storage::disk::SimDisk;
@@ -28,9 +28,6 @@ use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
 use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
 use crate::syncs::Syncs;
-
-/// Bytes past the recovery point that are worth a checkpoint.
-const CHECKPOINT_BYTES_MIN: u64 = 2_000;
 
 /// A produce request that waits for its commit.
 #[derive(Debug)]
@@ -78,12 +75,14 @@ pub(crate) struct ClusterBroker {
     pub(crate) made_anew: Vec<PartitionId>,
     /// Replicas on a disk of their own that failed: out of reach until the next start, which finds that all is there.
     pub(crate) out_of_reach: BTreeSet<PartitionId>,
-    log_dir: LogDirectory,
+    pub(super) log_dir: LogDirectory,
     durability: Durability,
-    partitions: Vec<Arc<Partition>>,
-    topic_id: TopicId,
+    pub(super) partitions: Vec<Arc<Partition>>,
+    /// Bounds of truncations that the process before stored, as far as their records are there.
+    pub(super) bounds: Vec<Offset>,
+    pub(super) topic_id: TopicId,
     /// The image that was last acted upon, and its number.
-    image: Arc<ClusterImage>,
+    pub(super) image: Arc<ClusterImage>,
     /// What became of proposals, by the number of entries that must have been acted upon before it counts.
     isr_answers: Vec<(usize, NewIsr, IsrAnswer)>,
     /// What each partition was told last.
@@ -97,8 +96,8 @@ pub(crate) struct ClusterBroker {
     pub(crate) owes_starts: bool,
     retention_bytes: i64,
     lag_ms: u64,
-    sync_queue: Syncs,
-    syncing: Vec<PartitionSync>,
+    pub(super) sync_queue: Syncs,
+    pub(super) syncing: Vec<PartitionSync>,
     outgoing: Vec<Outgoing>,
     /// The disk failed.
     pub(crate) is_failed: bool,
@@ -106,6 +105,8 @@ pub(crate) struct ClusterBroker {
     pub(crate) broken: Option<(PartitionId, Broken)>,
     /// Partitions of which this follower has just refused to truncate the log.
     pub(crate) refused: Vec<PartitionId>,
+    /// Partitions of which this follower has no records, and cannot take the first ones of its leader.
+    pub(crate) unable_to_begin: Vec<PartitionId>,
 }
 
 impl ClusterBroker {
@@ -123,7 +124,7 @@ impl ClusterBroker {
         let settings =
             cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
         let opened = log_dir.open_replicas(id, lied, &settings, &sync_queue, now)?;
-        let OpenedReplicas { partitions, clean, stopped_in, made_anew } = opened;
+        let OpenedReplicas { partitions, bounds, clean, stopped_in, made_anew } = opened;
         let topic_id = partitions[0].topic_id();
         Ok(ClusterBroker {
             id,
@@ -136,6 +137,7 @@ impl ClusterBroker {
             log_dir,
             durability: plan.durability,
             partitions,
+            bounds,
             topic_id,
             image: Arc::default(),
             isr_answers: Vec::new(),
@@ -153,6 +155,7 @@ impl ClusterBroker {
             is_failed: false,
             broken: None,
             refused: Vec::new(),
+            unable_to_begin: Vec::new(),
         })
     }
 
@@ -352,8 +355,10 @@ impl ClusterBroker {
 
     /// Says whether the fetcher is to look again.
     fn carry_out(&mut self, leader: BrokerId, effects: Effects) -> bool {
-        let Effects { ask, syncs, cuts, start_overs, gaps, deletions, failures, refused, .. } =
-            effects;
+        let Effects {
+            ask, syncs, cuts, start_overs, gaps, deletions, failures, refused, anew, ..
+        } = effects;
+        self.unable_to_begin.extend(anew.iter().map(|(key, ..)| key.partition.0 as usize));
         self.refused.extend(refused.iter().map(|(key, ..)| key.partition.0 as usize));
         for (key, _) in gaps {
             // Nothing is compacted here, and nothing mended.
@@ -380,6 +385,7 @@ impl ClusterBroker {
                 self.broken =
                     Some((key.partition.0 as usize, (Invariant::CommittedIsNotCut, what)));
             }
+            self.check_bound(key.partition.0 as usize, cut.to);
             let made = partition.cut(cut.to);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
@@ -719,43 +725,6 @@ impl ClusterBroker {
         self.answer(address, Response::Produced(produced));
     }
 
-    /// How urgent a round of syncs is, if one may begin.
-    pub(crate) fn wants_sync(&self) -> Option<Urgency> {
-        if self.syncing.is_empty() { self.sync_queue.most_urgent() } else { None }
-    }
-
-    /// The flusher begins a round; true if there is a sync to run.
-    pub(crate) fn begin_sync(&mut self, also_later: bool) -> bool {
-        if self.syncing.is_empty() {
-            let taken = self.sync_queue.take(also_later).into_iter();
-            self.syncing =
-                taken.filter_map(|(urgency, partition)| partition.begin_sync(urgency)).collect();
-        }
-        !self.syncing.is_empty()
-    }
-
-    /// The device is done with one file; true if the round goes on.
-    pub(crate) fn run_sync(&mut self, now: Moment, clock: Timestamp) -> bool {
-        if let Some(sync) = self.syncing.pop() {
-            self.is_failed |= sync.run().is_err();
-            self.look(now, clock);
-        }
-        !self.syncing.is_empty()
-    }
-
-    /// Moves recovery points on where enough was written, and stores all offsets.
-    pub(crate) fn checkpoint(&mut self) {
-        let numbered = self.partitions.iter().enumerate();
-        let mut in_reach = numbered.filter(|(at, _)| !self.out_of_reach.contains(at));
-        let moved = in_reach
-            .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
-        self.is_failed |= moved.is_err_and(|error| is_fatal(&error));
-        // A disk without room takes them when it has some: the real journal has room of its own.
-        let _ = self.log_dir.store_bounds(&self.partitions);
-        let stored = self.log_dir.store_offsets_of(&self.partitions);
-        self.is_failed |= stored.is_err_and(|error| error.is_fatal());
-    }
-
     pub(crate) fn log_start(&self, partition: PartitionId) -> Offset {
         self.partitions[partition].with_log(|log| log.log_start_offset())
     }
@@ -795,6 +764,6 @@ pub(crate) fn state_of(
 }
 
 /// Whether the disk failed. Without room nothing was done, and it is tried again.
-fn is_fatal(error: &PartitionError) -> bool {
+pub(super) fn is_fatal(error: &PartitionError) -> bool {
     matches!(error, PartitionError::Storage(error) if error.is_fatal())
 }

@@ -18,6 +18,7 @@ use super::sick::SickEvent;
 use super::{Cluster, Event, Process, id_of, quorum};
 use crate::history::Broken;
 use crate::invariant::Invariant;
+use crate::start::noted_processes;
 
 /// How often a node looks at the clock.
 pub(super) const QUORUM_TICK_MS: i64 = 20;
@@ -59,6 +60,10 @@ impl Cluster {
             }
             self.sweep_soon(member);
         }
+        let marks = self.members[member].active.as_mut();
+        if let Some(entry) = marks.and_then(|active| active.controller.record_marks(now)) {
+            self.propose(member, entry);
+        }
         self.elect_by_ends(member);
     }
 
@@ -75,9 +80,34 @@ impl Cluster {
         if self.sick.is_some() && matches!(ask, Ask::Heartbeat { .. }) {
             self.answer_heartbeat(member, process);
         }
+        let noted = match ask {
+            Ask::Register(..) => noted_processes(&self.members[process.broker].disk),
+            _ => Vec::new(),
+        };
         // Who is not the controller (any more) says nothing: the asker's time runs out.
         let Some(active) = &mut self.members[member].active else { return };
+        let (is_copy, is_behind) = match ask {
+            Ask::Register(request, marks) => {
+                active.controller.recognise(request, &noted, marks.as_deref())
+            }
+            _ => (false, false),
+        };
         let (entry, told) = active.controller.ask(now, ask);
+        let is_taken = matches!(told, Told::Registered(_));
+        let counts = active.controller.counts(id_of(process.broker));
+        let what = match () {
+            () if is_taken && is_copy && counts => Some("was put back from a copy, and counts"),
+            () if is_taken && is_behind && !self.members[process.broker].copied.is_put_back => {
+                Some("has its own disk, and is taken for a copy")
+            }
+            () => None,
+        };
+        if let Some(what) = what {
+            let what = format!("{process:?} {what}: {ask:?}");
+            let broken = (0, (Invariant::StatesAreSound, what));
+            self.members[member].broker.as_mut().expect("it decides").broken = Some(broken);
+        }
+        let Some(active) = &mut self.members[member].active else { return };
         if !matches!(ask, Ask::Heartbeat { .. }) {
             self.trace.note(now, format_args!("{process:?} asks {member} for {ask:?}: {told:?}"));
         }

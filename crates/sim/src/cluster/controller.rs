@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use metadata::decide::{
-    AlterPartition, AlterPartition2, BrokerRef, ConfigChange, ConfigOperation, CreateCluster,
-    CreateTopics, ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2, GiveUpReplicas,
-    IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RegisterBroker2, RelieveReplicas,
-    UncleanElection,
+    AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange, ConfigOperation,
+    CreateCluster, CreateTopics, ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2,
+    GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RaiseMarks,
+    RegisterBroker2, RelieveReplicas, UncleanElection,
 };
-use metadata::image::HIGHWATER_VERSION;
+use metadata::image::{BrokerImage, HIGHWATER_VERSION};
 use metadata::{
     Answer, ClusterImage, ConfigResource, ControllerSettings, Decision, MetadataRecord, Request,
     Response,
 };
-use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp, TopicId};
+use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp, TopicId, Uuid};
 use node::probe_book::ProbeBook;
 use partition::{IsrAnswer, IsrDecision};
 
@@ -29,6 +29,8 @@ use crate::start::TOPIC;
 /// How many in-sync replicas are asked for.
 pub(super) const MIN_INSYNC: &str = "min.insync.replicas";
 
+/// How often marks of log directories are recorded.
+const MARKS_MS: i64 = 150;
 /// How long a broker may be silent.
 const SESSION_MS: i64 = 300;
 
@@ -38,11 +40,13 @@ type Altered = Answer<Vec<(TopicId, PartitionIndex, Answer<metadata::decide::Alt
 /// What a broker asks of the controller.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    Register(RegisterBroker2),
+    /// With the marks of its log directories, if the cluster detects copies.
+    Register(RegisterBroker2, Option<Vec<u64>>),
     /// It is there; and whether it is ready to serve.
     Heartbeat {
         who: BrokerRef,
         is_ready: bool,
+        marks: Vec<(Uuid, u64)>,
     },
     BeginShutdown(BrokerRef),
     ReportEmpty(EmptyReplicas2),
@@ -91,6 +95,9 @@ pub(crate) struct Controller {
     settings: ControllerSettings,
     /// When each broker was last heard of.
     heard: BTreeMap<BrokerId, Timestamp>,
+    /// Marks of log directories that brokers have reported.
+    marks: BTreeMap<BrokerRef, Vec<(Uuid, u64)>>,
+    marks_recorded: Timestamp,
     /// There may be something to sweep.
     pub(crate) wants_sweep: bool,
     /// Silence after which a broker is fenced.
@@ -106,7 +113,9 @@ impl Controller {
         let heard = image.brokers().map(|broker| (broker.id, now)).collect();
         let settings = ControllerSettings::default();
         let (session_ms, book) = (SESSION_MS, None);
-        Controller { image, settings, heard, wants_sweep: true, session_ms, book }
+        let (marks, marks_recorded) = (BTreeMap::new(), now);
+        let wants_sweep = true;
+        Controller { image, settings, heard, marks, marks_recorded, wants_sweep, session_ms, book }
     }
 
     /// The first thing that is ever decided.
@@ -134,8 +143,9 @@ impl Controller {
     /// Decides what a broker asks.
     pub(crate) fn ask(&mut self, now: Timestamp, ask: &Ask) -> (Entry, Told) {
         match ask {
-            Ask::Register(request) => self.register(now, request),
-            Ask::Heartbeat { who, is_ready } => {
+            Ask::Register(request, marks) => self.register(now, request, marks.as_deref()),
+            Ask::Heartbeat { who, is_ready, marks } => {
+                self.marks.insert(*who, marks.clone());
                 (self.heartbeat(now, *who, *is_ready), Told::Nothing)
             }
             Ask::BeginShutdown(who) => {
@@ -186,14 +196,18 @@ impl Controller {
         }
     }
 
-    fn register(&mut self, now: Timestamp, request: &RegisterBroker2) -> (Entry, Told) {
+    fn register(
+        &mut self,
+        now: Timestamp,
+        request: &RegisterBroker2,
+        marks: Option<&[u64]>,
+    ) -> (Entry, Told) {
         let id = request.register.broker;
         let mut request = request.clone();
         request.register.earlier_incarnation_alive =
             self.image.is_active(id) && !self.is_silent(id, now);
         let known = self.image.broker(id).cloned();
-        let (entry, response) =
-            self.decide(now, &Request::RegisterBroker3(forwarded::with_software(request.clone())));
+        let (entry, response) = self.decide(now, &forwarded::registration(request.clone(), marks));
         let Response::RegisterBroker(answer) = forwarded::as_read(&response) else {
             panic!("RegisterBroker is answered with {response:?}");
         };
@@ -204,16 +218,12 @@ impl Controller {
             }
             Err(refusal) if refusal.error == ErrorCode::DuplicateBrokerRegistration => {
                 // A copy of a disk proves nothing of who has the disk.
-                let is_copy = |directory: &KnownDirectory| {
-                    let known = known.as_ref().expect("another one is registered");
-                    match directory.had_by.is_empty() {
-                        true => directory.stopped.is_some_and(|epoch| epoch < known.epoch),
-                        false => !directory.had_by.contains(&known.incarnation),
-                    }
-                };
-                let is_copy = request.directories.directories.iter().any(is_copy);
+                let known = known.as_ref().expect("another one is registered");
+                let mut directories = request.directories.directories.iter();
+                let is_copy = marks.is_some_and(|marks| self.is_behind(&request, marks))
+                    || directories.any(|directory| is_older(known, directory));
                 let log_dirs = &request.register.log_dirs;
-                let is_same = known.is_some_and(|known| known.shares_log_dir(log_dirs));
+                let is_same = known.shares_log_dir(log_dirs);
                 let is_heir = is_same && !is_copy;
                 if is_heir { Told::TakenForAnother } else { Told::Nothing }
             }
@@ -256,6 +266,66 @@ impl Controller {
     /// Elects leaders by the ends of logs.
     pub(crate) fn elect_by_ends(&mut self, now: Timestamp, request: ElectByEnds) -> Entry {
         self.decide(now, &Request::ElectByEnds(request)).0
+    }
+
+    /// Records the marks that are news, now and then.
+    pub(crate) fn record_marks(&mut self, now: Timestamp) -> Option<Entry> {
+        if now.ms_since(self.marks_recorded) < MARKS_MS || !self.image.detects_copies() {
+            return None;
+        }
+        self.marks_recorded = now;
+        let of_broker = |(who, marks): (&BrokerRef, &Vec<(Uuid, u64)>)| BrokerMarks {
+            broker: *who,
+            marks: marks.clone(),
+        };
+        let brokers = self.marks.iter().map(of_broker).collect();
+        let entry = self.decide(now, &Request::RaiseMarks(RaiseMarks { brokers })).0;
+        (!entry.records.is_empty()).then_some(entry)
+    }
+
+    /// Whether a registration of a process that is not registered has a directory that was put back from a copy, by the
+    /// processes that the disk notes; and whether its mark is below the recorded one.
+    pub(crate) fn recognise(
+        &self,
+        request: &RegisterBroker2,
+        noted: &[Uuid],
+        marks: Option<&[u64]>,
+    ) -> (bool, bool) {
+        let RegisterBroker2 { register, directories } = request;
+        let Some(known) = self.image.broker(register.broker) else { return (false, false) };
+        if known.incarnation == register.incarnation || !self.image.has_eligible_replicas() {
+            return (false, false);
+        }
+        let is_behind = marks.is_some_and(|marks| self.is_behind(request, marks));
+        // Of a directory that says that the metadata is older nothing is known, nor of a disk that has another process by now.
+        let mut directories = directories.directories.iter();
+        let is_newer =
+            directories.any(|it| it.stopped.is_some_and(|stopped| stopped > known.epoch));
+        // Alone a process is noted when another controller has registered it.
+        let is_older = noted.len() > 1
+            && noted.last() == Some(&register.incarnation)
+            && noted.first() != Some(&Uuid::ZERO)
+            && !noted.contains(&known.incarnation)
+            && known.shares_log_dir(&register.log_dirs);
+        (is_behind || is_older && !is_newer, is_behind)
+    }
+
+    /// Whether a broker has a complete replica.
+    pub(crate) fn counts(&self, broker: BrokerId) -> bool {
+        let mut states =
+            self.image.topics().flat_map(|topic| topic.partitions().map(|(_, state)| state));
+        states.any(|state| state.is_complete(broker))
+    }
+
+    /// Whether a registration of a process that is not registered has a mark below the recorded one.
+    pub(crate) fn is_behind(&self, request: &RegisterBroker2, marks: &[u64]) -> bool {
+        let register = &request.register;
+        let known = self.image.broker(register.broker);
+        if known.is_some_and(|known| known.incarnation == register.incarnation) {
+            return false;
+        }
+        let mut marked = register.log_dirs.iter().zip(marks);
+        marked.any(|(dir, mark)| *mark < self.image.directory_mark(register.broker, *dir))
     }
 
     /// The next piece of what follows from brokers' coming and going.
@@ -329,4 +399,12 @@ pub(super) fn elect_uncleanly(at: PartitionId) -> Ask {
 pub(super) fn min_insync_of(image: &ClusterImage) -> usize {
     let value = image.config(&ConfigResource::Topic(TOPIC.to_owned()), MIN_INSYNC);
     value.map_or(1, |value| value.parse().expect("it was checked"))
+}
+
+/// Whether the process that was registered last did not have the directory.
+fn is_older(known: &BrokerImage, directory: &KnownDirectory) -> bool {
+    match directory.had_by.is_empty() {
+        true => directory.stopped.is_some_and(|epoch| epoch < known.epoch),
+        false => !directory.had_by.contains(&known.incarnation),
+    }
 }

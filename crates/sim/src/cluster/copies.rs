@@ -6,10 +6,12 @@
 
 use fastrand::Rng;
 use model::{BrokerId, Durability, Timestamp};
+use node::MarkKeeper;
 use storage::disk::SimDisk;
 
 use super::deletions::Deletions;
 use super::elections::ENDS_WAIT_MS;
+use super::member::directory_of;
 use super::plan::ClusterPlan;
 use super::{Cluster, Event, Process, id_of, number_of};
 use crate::history::Broken;
@@ -17,16 +19,20 @@ use crate::invariant::Invariant;
 use crate::machine::Stop;
 use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
-use crate::start::{TOPIC_ID, noted_processes};
+use crate::start::{self, TOPIC_ID, noted_processes, read_mark};
 
 /// A broker that has been connected, awake and unfenced for so long has answered a request for log ends, in milliseconds.
 const REACHED_AFTER_MS: i64 = 250;
+/// How long a journal takes to have a mark, at most, in milliseconds.
+const MARK_STORED_MS_MAX: i64 = 60;
 /// A copy is replaced by a newer one at one of so many moments, so that some are of earlier processes.
 const COPIES_KEPT: u8 = 4;
 /// With one of so many copies that are put back all processes die.
 const TOTAL_OUTAGES: u8 = 3;
 /// Tells these random numbers from those of the same seed that all else is made of.
 const OWN_NUMBERS: u64 = 0xc0f1e5;
+/// The same for the random numbers of marks.
+const MARKS_NUMBERS: u64 = 0x3a4c5;
 
 /// When directories are copied, and the random numbers for it: none is taken from those that the rest of a run is made of.
 #[derive(Debug)]
@@ -34,6 +40,11 @@ pub(super) struct Copies {
     random: Rng,
     /// The mean time between two copies, or between two that are put back; 0 for none.
     every_ms: i64,
+    /// Marks are raised at one of so many checkpoints, and never for 0: so that in some runs copies are younger than the recorded
+    /// marks.
+    marks_raised_one_in: u8,
+    /// Random numbers for marks, so that a run without marks is the same run as before there were any.
+    marks_random: Rng,
     /// Since when the committed metadata has had an election by log ends, by partition.
     pending_since: [Option<Timestamp>; PARTITIONS],
 }
@@ -44,8 +55,22 @@ pub(super) struct CopiedDirectory {
     copy: Option<SimDisk>,
     /// The directory was put back from a copy of the process that was registered last, and some replica that counts may lack acknowledged records.
     pub(super) is_stale: bool,
+    /// The directory was put back from a copy, and its mark is not raised yet.
+    pub(super) is_put_back: bool,
+    /// The mark of the directory, as the present process has it.
+    pub(super) mark: MarkKeeper,
+    /// The present process has compared the mark with the recorded one.
+    is_mark_settled: bool,
     /// Since when the machine has been connected, awake, and its broker unfenced.
     reachable_since: Option<Timestamp>,
+}
+
+impl CopiedDirectory {
+    /// A process opens the directory on this disk.
+    pub(super) fn open(&mut self, disk: &SimDisk) {
+        self.mark = MarkKeeper::of_journal(read_mark(disk));
+        self.is_mark_settled = false;
+    }
 }
 
 impl Copies {
@@ -60,13 +85,18 @@ impl Copies {
             && plan.configure_every_ms == 0
             && plan.durability == Durability::Fsync
             && !deletions.is_any();
+        let every_ms = if costs { every_ms } else { 0 };
+        let mut marks_random = Rng::with_seed(seed ^ MARKS_NUMBERS);
+        let marks_raised_one_in = [1, 40, 0, 0][marks_random.usize(0..4)];
         let pending_since = [None; PARTITIONS];
-        Copies { random, every_ms: if costs { every_ms } else { 0 }, pending_since }
+        Copies { random, every_ms, marks_raised_one_in, marks_random, pending_since }
     }
 
     /// No directory is copied.
     pub(super) fn none() -> Copies {
-        Copies { random: Rng::with_seed(0), every_ms: 0, pending_since: [None; PARTITIONS] }
+        let (random, marks_random) = (Rng::with_seed(0), Rng::with_seed(0));
+        let pending_since = [None; PARTITIONS];
+        Copies { random, every_ms: 0, marks_raised_one_in: 1, marks_random, pending_since }
     }
 }
 
@@ -85,16 +115,21 @@ impl Cluster {
         let broker = self.copies.random.usize(0..self.members.len());
         let is_put_back = self.copies.random.bool() && self.may_lose(broker);
         let is_kept = self.copies.random.u8(0..COPIES_KEPT) > 0;
-        let registered = self.truth.image.broker(id_of(broker)).map(|known| known.incarnation);
+        let id = id_of(broker);
+        let registered = self.truth.image.broker(id).map(|known| known.incarnation);
+        let directory = directory_of(id, self.members[broker].disks);
+        let recorded = self.truth.image.directory_mark(id, directory);
         let member = &mut self.members[broker];
         if let Some(copy) = member.copied.copy.take_if(|_| is_put_back) {
-            // A copy of an earlier process is recognised.
-            let is_alike = registered.is_some_and(|it| noted_processes(&copy).contains(&it));
+            // A copy of an earlier process is recognised, and so is one with a mark below the recorded one.
+            let is_alike = registered.is_some_and(|it| noted_processes(&copy).contains(&it))
+                && read_mark(&copy) >= recorded;
             self.trace.note(self.now, format_args!("{broker}: a copy is put back"));
             self.stop(broker, Stop::Kill);
             let member = &mut self.members[broker];
             member.disk = copy;
             (member.has_lost, member.copied.is_stale) = (true, is_alike);
+            member.copied.is_put_back = true;
             if self.copies.random.u8(0..TOTAL_OUTAGES) == 0 {
                 (0..self.members.len()).for_each(|other| self.stop(other, Stop::Kill));
             }
@@ -105,6 +140,60 @@ impl Cluster {
         {
             member.copied.copy = Some(member.disk.snapshot());
             self.trace.note(self.now, format_args!("{broker} is copied"));
+        }
+    }
+
+    /// Brokers raise the marks of directories that were written to.
+    pub(super) fn raise_marks(&mut self) {
+        let one_in = self.copies.marks_raised_one_in;
+        if self.plan.version < metadata::record::COPIES_LEVEL || one_in == 0 {
+            return;
+        }
+        for number in 0..self.members.len() {
+            let process = self.process(number);
+            if self.is_paused(number) {
+                continue;
+            }
+            let member = &mut self.members[number];
+            let is_due = self.copies.marks_random.u8(0..one_in) == 0;
+            // A copy must not get a later mark before its registration is decided by the one that it has.
+            if member.broker.is_none() || !member.copied.is_mark_settled || !is_due {
+                continue;
+            }
+            if let Some(mark) = member.copied.mark.begin() {
+                let after = self.copies.marks_random.i64(1..MARK_STORED_MS_MAX);
+                self.schedule(after, Event::StoreMark(process, mark));
+            }
+        }
+    }
+
+    /// A broker's journal has a mark, unless its disk is full.
+    pub(super) fn store_mark(&mut self, process: Process, mark: u64) {
+        if self.running(process).is_none() {
+            return;
+        }
+        let member = &mut self.members[process.broker];
+        match start::store_mark(&member.disk, mark) {
+            Ok(()) => member.copied.mark.finish(mark),
+            Err(_) => member.copied.mark.give_up(),
+        }
+    }
+
+    /// A directory whose mark was below the recorded one when its process registered gets a mark above.
+    pub(super) fn settle_mark(&mut self, process: Process) {
+        let member = &mut self.members[process.broker];
+        let id = id_of(process.broker);
+        let recorded = member.image.directory_mark(id, directory_of(id, member.disks));
+        let Some(epoch) = member.broker.as_ref().map(|broker| broker.epoch) else { return };
+        let is_known = member.image.broker(id).is_some_and(|known| known.epoch == epoch);
+        if !is_known || std::mem::replace(&mut member.copied.is_mark_settled, true) {
+            return;
+        }
+        member.copied.is_put_back = false;
+        if member.copied.mark.reported() < recorded {
+            let mark = member.copied.mark.begin_above(recorded);
+            self.make_room(process.broker);
+            self.store_mark(process, mark);
         }
     }
 
@@ -123,7 +212,7 @@ impl Cluster {
             images.iter().filter_map(state).any(|state| state.is_complete(id))
         };
         let has_all =
-            |at: PartitionId| broker.partition(at).synced_end().1 >= self.history.acked_end(at);
+            |at: PartitionId| broker.partition(at).synced_end().1 >= self.history.known_end(at);
         if (0..PARTITIONS).all(|at| has_all(at) || !counts(at)) {
             self.members[process.broker].copied.is_stale = false;
             self.trace.note(self.now, format_args!("{process:?} has everything again"));
@@ -176,7 +265,7 @@ impl Cluster {
     ) -> Result<(), Broken> {
         let Some(broker) = &self.members[number_of(leader)].broker else { return Ok(()) };
         let end = broker.partition(at).with_log(|log| log.log_end_offset());
-        let acked = self.history.acked_end(at);
+        let acked = self.history.known_end(at);
         if end >= acked || self.truth.forgiven[at] {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use model::{BrokerId, Durability, Timestamp};
 use super::controller::require_in_sync;
 use super::{Cluster, Event, id_of, number_of};
 use crate::machine::Stop;
+use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
 use crate::start;
 
@@ -114,6 +115,16 @@ impl Cluster {
         self.schedule(after, Event::Start(broker));
     }
 
+    /// A replica without records cannot begin in the middle of its leader's first batch: it is made anew. The product does that
+    /// while the broker runs; here the process ends, and the next one finds no folder.
+    pub(super) fn make_anew(&mut self, broker: usize, at: PartitionId) {
+        if self.may_lose(broker) {
+            self.stop(broker, Stop::Kill);
+            start::remove_folder(&self.members[broker].disk, at);
+            self.members[broker].has_lost = true;
+        }
+    }
+
     /// Whether what a machine has may be lost: no other one has lost anything of which the controller does not know, and
     /// every partition has another replica that is complete.
     pub(super) fn may_lose(&self, broker: usize) -> bool {
@@ -182,6 +193,7 @@ impl Cluster {
                 let how = if self.random.bool() && !in_memory { Stop::Kill } else { Stop::Clean };
                 self.stop(broker, how);
                 self.members[broker].disk = copy.snapshot();
+                self.members[broker].copied.is_put_back = true;
             }
             (0 | 2, _) => {
                 self.stop(broker, Stop::Kill);

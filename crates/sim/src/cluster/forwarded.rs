@@ -1,7 +1,9 @@
 //! Between what brokers and the active controller say and bytes, as the product's brokers send it (`node::heartbeats`,
 //! `metadata::Request::to_bytes`): a field that is dropped, cut off or defaulted there is missing here too.
 
-use metadata::decide::{RegisterBroker2, RegisterBroker3, software_of_this_release};
+use metadata::decide::{
+    RegisterBroker2, RegisterBroker3, RegisterBroker4, software_of_this_release,
+};
 use metadata::{Request, Response};
 use model::BrokerId;
 use node::heartbeats;
@@ -22,11 +24,15 @@ impl Forwarded {
     /// What a broker sends.
     pub(super) fn write(ask: Ask) -> Forwarded {
         let request = match ask {
-            Ask::Heartbeat { who, is_ready } => {
+            Ask::Heartbeat { who, is_ready, marks } => {
                 let serves = is_ready.then(|| Request::UnfenceBroker(who).to_bytes());
-                return Forwarded::Heartbeat(heartbeats::encode(who), serves);
+                let heartbeat = match marks.is_empty() {
+                    true => heartbeats::encode(who),
+                    false => heartbeats::encode_with_marks(who, &marks),
+                };
+                return Forwarded::Heartbeat(heartbeat, serves);
             }
-            Ask::Register(request) => Request::RegisterBroker3(with_software(request)),
+            Ask::Register(request, marks) => registration(request, marks.as_deref()),
             Ask::BeginShutdown(who) => Request::BeginShutdown(who),
             Ask::ReportEmpty(report) => Request::ReportEmptyReplicas2(report),
             Ask::GiveUp(report) => Request::GiveUpReplicas(report),
@@ -47,7 +53,10 @@ impl Forwarded {
             Forwarded::Request(bytes) => bytes,
         };
         Ok(match read_request(&bytes)? {
-            Request::RegisterBroker3(request) => Ask::Register(request.request),
+            Request::RegisterBroker3(request) => Ask::Register(request.request, None),
+            Request::RegisterBroker4(RegisterBroker4 { request, marks }) => {
+                Ask::Register(request.request, Some(marks))
+            }
             Request::BeginShutdown(who) => Ask::BeginShutdown(who),
             Request::ReportEmptyReplicas2(report) => Ask::ReportEmpty(report),
             Request::GiveUpReplicas(report) => Ask::GiveUp(report),
@@ -61,8 +70,12 @@ impl Forwarded {
 }
 
 /// A registration of a process that runs this release.
-pub(super) fn with_software(request: RegisterBroker2) -> RegisterBroker3 {
-    RegisterBroker3 { request, software: software_of_this_release() }
+pub(super) fn registration(request: RegisterBroker2, marks: Option<&[u64]>) -> Request {
+    let request = RegisterBroker3 { request, software: software_of_this_release() };
+    match marks {
+        Some(marks) => Request::RegisterBroker4(RegisterBroker4 { request, marks: marks.to_vec() }),
+        None => Request::RegisterBroker3(request),
+    }
 }
 
 fn read_request(bytes: &[u8]) -> Result<Request, String> {
@@ -71,11 +84,14 @@ fn read_request(bytes: &[u8]) -> Result<Request, String> {
 
 fn read_heartbeat(caller: BrokerId, bytes: &[u8], serves: Option<&[u8]>) -> Result<Ask, String> {
     let who = heartbeats::decode(bytes).map_err(|error| error.to_string())?;
+    let marks = heartbeats::decode_marks(bytes);
     let serves = serves.map(read_request).transpose()?;
     match serves {
         _ if who.broker != caller => Err(format!("it speaks for {}", who.broker)),
-        None => Ok(Ask::Heartbeat { who, is_ready: false }),
-        Some(Request::UnfenceBroker(asker)) => Ok(Ask::Heartbeat { who, is_ready: asker == who }),
+        None => Ok(Ask::Heartbeat { who, is_ready: false, marks }),
+        Some(Request::UnfenceBroker(asker)) => {
+            Ok(Ask::Heartbeat { who, is_ready: asker == who, marks })
+        }
         Some(other) => Err(format!("{other:?} behind a heartbeat")),
     }
 }

@@ -81,7 +81,8 @@ impl Cluster {
         member.lied = true;
         member.disk.lie_about_syncs(false);
         self.stop(broker, Stop::PowerFailure);
-        self.members[broker].has_lost = true;
+        // What it said to have synced may include its mark.
+        (self.members[broker].has_lost, self.members[broker].copied.is_put_back) = (true, true);
     }
 
     /// A device that lied writes all that it was given, and lies no more.

@@ -126,12 +126,17 @@ pub(super) fn registration(
         cluster_id: CLUSTER_ID.to_owned(),
         endpoints: Vec::new(),
         rack: None,
-        log_dirs: vec![Uuid::from_random([(id.0 as u64 + 16 * disks) as u8; 16])],
+        log_dirs: vec![directory_of(id, disks)],
         clean,
         fenced,
         earlier_incarnation_alive: false,
     };
     RegisterBroker2 { register, directories }
+}
+
+/// The id of a broker's log directory, on the disk of this number.
+pub(super) fn directory_of(id: BrokerId, disks: u64) -> Uuid {
+    Uuid::from_random([(id.0 as u64 + 16 * disks) as u8; 16])
 }
 
 pub(super) fn incarnation_of(id: BrokerId, incarnation: u64) -> Uuid {
@@ -175,6 +180,7 @@ impl Cluster {
         member.incarnation += 1;
         let process = incarnation_of(id_of(broker), member.incarnation);
         opened.had_by = start::begin_process(&member.disk, process);
+        member.copied.open(&member.disk);
         member.broker = Some(opened);
         member.stopping_since = None;
         member.asking.clear();
@@ -214,6 +220,9 @@ impl Cluster {
         let stopping_since = self.members[process.broker].stopping_since;
         let known = self.members[process.broker].image.broker(id_of(process.broker));
         let last = known.map(|known| known.epoch);
+        let detects = self.plan.version >= metadata::record::COPIES_LEVEL;
+        let directory = directory_of(id_of(process.broker), disks);
+        let mark = self.members[process.broker].copied.mark.reported();
         let Some(broker) = self.running(process) else { return };
         broker.tick(now, clock);
         let (id, epoch) = (broker.id, broker.epoch);
@@ -225,10 +234,13 @@ impl Cluster {
             let directories = KnownDirectories { directories, instead_of: last };
             let clean = broker.was_clean;
             let of = registration(id, process.incarnation, disks, clean, fences, directories);
-            asks.push(Ask::Register(of));
+            let marks = detects.then(|| vec![mark]);
+            asks.push(Ask::Register(of, marks));
         } else {
             let is_ready = broker.is_ready();
-            asks.push(Ask::Heartbeat { who, is_ready });
+            let marks = detects.then_some((directory, mark));
+            let marks = marks.into_iter().collect();
+            asks.push(Ask::Heartbeat { who, is_ready, marks });
             let partitions = broker.counted_anew();
             if !partitions.is_empty() {
                 asks.push(Ask::ReportEmpty(EmptyReplicas2 { broker: who, partitions }));

@@ -28,6 +28,7 @@ mod plan;
 mod quorum;
 mod rest;
 mod sick;
+mod syncing;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -104,6 +105,8 @@ enum Event {
     Emptied(Process),
     /// The directory of a broker is copied, or a copy is put back.
     Copy,
+    /// A broker's journal has a mark.
+    StoreMark(Process, u64),
     /// A client deletes records.
     Delete,
     /// The journal has the log starts.
@@ -166,6 +169,7 @@ impl Event {
             Event::QuorumTick(process)
             | Event::Repair(process)
             | Event::CommitStarts(process)
+            | Event::StoreMark(process, _)
             | Event::Image(process)
             | Event::Tick(process)
             | Event::BeginSync(process, _)
@@ -289,7 +293,7 @@ impl Cluster {
             // The first registrations make the placement of the topic possible.
             let directories = KnownDirectories::default();
             let request = member::registration(id_of(broker), 0, 0, true, false, directories);
-            founding.push(controller.ask(self.now, &Ask::Register(request)).0);
+            founding.push(controller.ask(self.now, &Ask::Register(request, None)).0);
             self.schedule(1, Event::Start(broker));
         }
         let configs = [
@@ -413,6 +417,7 @@ impl Cluster {
             Event::Operate(at) => self.operate(at),
             Event::Emptied(process) => self.emptied(process),
             Event::Copy => self.copy(),
+            Event::StoreMark(process, mark) => self.store_mark(process, mark),
             Event::Unended { controller, term, who } => self.end_request(controller, term, who),
             Event::Delete => self.delete_records(),
             Event::CommitStarts(process) => self.commit_starts(process),
@@ -437,6 +442,7 @@ impl Cluster {
                 let brokers = awake.filter_map(|member| member.broker.as_mut());
                 brokers.for_each(ClusterBroker::checkpoint);
                 self.retain();
+                self.raise_marks();
                 self.schedule(100, Event::Checkpoint);
             }
             Event::ToBroker(broker, epoch, from, request) => {
@@ -464,6 +470,7 @@ impl Cluster {
         if let Some(broker) = self.running(process) {
             broker.apply(&image, now, clock);
             broker.acted_upon(count);
+            self.settle_mark(process);
         }
     }
 
@@ -526,7 +533,9 @@ impl Cluster {
     fn run_sync(&mut self, process: Process) {
         let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         let Some(broker) = self.running(process) else { return };
-        if broker.run_sync(now, clock) {
+        let has_more = broker.run_sync(now, clock);
+        self.members[process.broker].copied.mark.note_write();
+        if has_more {
             let delay = self.random.i64(0..self.sync_ms_max(process.broker));
             self.schedule(delay, Event::RunSync(process));
         }
@@ -534,6 +543,7 @@ impl Cluster {
 
     /// Sends what leaves, and sees to it that syncs run.
     fn let_brokers_go_on(&mut self) -> Result<(), Broken> {
+        let mut unable = Vec::new();
         for number in 0..self.members.len() {
             if self.is_paused(number) {
                 continue;
@@ -550,6 +560,8 @@ impl Cluster {
             assert!(!broker.is_failed, "disks do not fail here");
             let wanted = broker.wants_sync();
             let refused = std::mem::take(&mut broker.refused);
+            let unable_to_begin = std::mem::take(&mut broker.unable_to_begin);
+            unable.extend(unable_to_begin.into_iter().map(|at| (number, at)));
             self.commit_starts_soon(number);
             for at in refused {
                 if !self.truth.forgiven[at] {
@@ -577,6 +589,7 @@ impl Cluster {
                 self.schedule(after_ms, Event::BeginSync(process, urgency));
             }
         }
+        unable.into_iter().for_each(|(number, at)| self.make_anew(number, at));
         Ok(())
     }
 
