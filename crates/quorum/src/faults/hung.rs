@@ -222,7 +222,8 @@ fn a_vote_is_answered_once_it_is_durable() {
     assert_eq!(ask_a_hung_voter(Some(Mutant::VoteBeforeDurable)), (true, true), "the mutant");
 }
 
-/// A voter whose disk hangs receives an entry of its leader; returns whether it acknowledges the entry meanwhile.
+/// A voter whose disk hangs receives an entry of its leader, and then the heartbeat of a newer leader that has the entry; returns
+/// whether the voter acknowledges the entry meanwhile. openraft takes the saved vote for a sign that the entry is durable.
 async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
     simulate(7);
     plant(mutant);
@@ -250,15 +251,23 @@ async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
     let before = voter.store().last().map(plain_place).expect("it has the first entries");
     let term = leader.standing().leader_epoch;
     let place = ledger::Place { term, leader: from, index: before.index + 1 };
-    let append = Append {
-        vote: ledger::Vote { term, node: from, committed: true },
-        before: Some(before),
-        committed: None,
-        entries: vec![ledger::Entry { place, payload: ledger::Payload::Blank }],
-    };
-    let message =
-        Request::Append(append).encode(Head { cluster_id: super::CLUSTER, from, to: member });
-    let reply = timeout(Duration::from_secs(2), voter.receive_from(leader.node(), &message)).await;
+    let entries = vec![ledger::Entry { place, payload: ledger::Payload::Blank }];
+    let third = (1..=3).map(BrokerId).find(|id| *id != leader.node() && *id != BrokerId(victim));
+    let third = third.expect("three vote");
+    let newer = node_id(third, 0);
+    let vote = |term, node| ledger::Vote { term, node, committed: true };
+    let appends = [
+        (leader.node(), vote(term, from), Some(before), entries),
+        (third, vote(term + 1, newer), Some(place), Vec::new()),
+    ];
+    let mut reply = Ok(Vec::new());
+    for (sender, vote, before, entries) in appends {
+        let append = Append { vote, before, committed: None, entries };
+        let head = Head { cluster_id: super::CLUSTER, from: vote.node, to: member };
+        let message = Request::Append(append).encode(head);
+        let asked = voter.receive_from(sender, &message);
+        reply = timeout(Duration::from_secs(2), asked).await;
+    }
     set_hung(member, false);
     let reply = reply.unwrap_or_default();
     matches!(Reply::decode(&reply), Ok((_, Reply::Append(Appended::All))))
