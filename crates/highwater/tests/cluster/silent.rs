@@ -53,3 +53,19 @@ fn a_broker_that_is_paused_again_and_again_is_suspected_each_time() {
     }
     up.stop();
 }
+
+#[test]
+fn the_follower_that_acknowledges_last_is_named() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    up.run("topic create kept -p 3 -r 3");
+    let mut next = 0;
+    wait_until("health names a follower", || {
+        // Again in each round: only acknowledgements of the last minute count.
+        all_acknowledged(produce(&up.bootstrap, next..next + 30));
+        next += 30;
+        let health = try_run(&up.bootstrap, "cluster health");
+        String::from_utf8_lossy(&health.stdout).contains("\nslowest acknowledger: broker ")
+    });
+    up.stop();
+}
