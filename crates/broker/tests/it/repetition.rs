@@ -2,7 +2,9 @@
 //! as the request. Every advertised API is in [`repetitions`] or in [`WITHOUT_REPETITION`].
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
+use model::ErrorCode;
 use wire::{ApiKey, Request, describe_configs, incremental_alter_configs};
 use wire::{alter_configs, alter_partition_reassignments, create_acls, create_partitions};
 use wire::{delete_acls, describe_log_dirs, describe_producers, describe_quorum};
@@ -100,8 +102,15 @@ async fn populate(broker: &Broker) {
         topics: vec![topic],
         ..Default::default()
     };
-    let committed = conn.call(&commit, 8).await;
-    assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+    let began = Instant::now();
+    loop {
+        let committed = conn.call(&commit, 8).await;
+        match committed.topics[0].partitions[0].error() {
+            // The coordinator reads its partition of the internal topic first.
+            ErrorCode::CoordinatorLoadInProgress => assert!(began.elapsed() < PATIENCE),
+            code => break assert_eq!(code, ErrorCode::None),
+        }
+    }
 }
 
 #[tokio::test]
