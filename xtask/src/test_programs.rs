@@ -21,6 +21,10 @@ const LANES: usize = 2;
 /// Tests that take minutes: what is begun last should be short.
 const LONGEST: [&str; 2] = ["lab", "strangers"];
 
+/// Lines of a failed program's output that are printed: those of each panic, and the last ones.
+const PANIC_LINES: usize = 12;
+const LAST_LINES: usize = 60;
+
 /// One program.
 struct Program {
     /// Package and target.
@@ -63,7 +67,11 @@ impl Program {
     fn passes(&self, environment: &[(&str, &str)]) -> bool {
         let began = Instant::now();
         let mut command = Command::new(&self.executable);
-        command.arg("--quiet").current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        // A panic on a vital thread aborts the program: the harness has no time to print captured output.
+        command
+            .args(["--quiet", "--nocapture"])
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder);
         let output = command.envs(environment.iter().copied()).output();
         let seconds = began.elapsed().as_secs();
         match output {
@@ -75,7 +83,13 @@ impl Program {
             }
             Ok(output) => {
                 let said = [output.stdout, output.stderr].concat();
-                println!("{}: {seconds} s, FAILED\n{}", self.name, String::from_utf8_lossy(&said));
+                let said = String::from_utf8_lossy(&said);
+                println!(
+                    "{}: {}, {seconds} s, FAILED\n{}",
+                    self.name,
+                    output.status,
+                    failure(&said)
+                );
                 false
             }
             Err(cause) => {
@@ -84,6 +98,16 @@ impl Program {
             }
         }
     }
+}
+
+/// The panics in the output of a test program that failed, and the end of the output.
+fn failure(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let is_panic = |at: &usize| lines[*at].contains("panicked at");
+    let panics = (0..lines.len()).filter(is_panic);
+    let panics = panics.flat_map(|at| &lines[at..lines.len().min(at + PANIC_LINES)]);
+    let end = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    panics.chain(["…"].iter()).chain(end).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// What cargo has built for the tests.
@@ -118,6 +142,17 @@ fn program(message: &str) -> Result<Option<Program>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_names_its_panics_and_ends_with_the_last_lines() {
+        let noise = "noise\n".repeat(LAST_LINES + PANIC_LINES);
+        let output = format!("thread 'a' panicked at a.rs:1:1:\nleft: 1\n{noise}the end\n");
+        let said = failure(&output);
+        assert!(said.starts_with("thread 'a' panicked at a.rs:1:1:\nleft: 1\n"), "{said}");
+        assert!(said.ends_with("\nthe end"), "{said}");
+        assert_eq!(said.lines().count(), PANIC_LINES + 1 + LAST_LINES);
+        assert_eq!(failure(""), "…");
+    }
 
     #[test]
     fn a_test_program_is_told_from_what_else_cargo_says() {
