@@ -437,7 +437,7 @@ impl Quorum {
         self.inner.published.version().changed_at
     }
 
-    /// The state of the metadata folder that the journals of the log directories note: what was acted upon and is durable.
+    /// The state of the metadata folder that the journals of the log directories note: acted upon and durable.
     /// `None` before the first entry.
     pub fn metadata_note(&self) -> Option<MetadataNote> {
         let (member, durable, term) = self.inner.store.durable_state();

@@ -103,9 +103,9 @@ pub fn away_replicas(
     Losses { gone: gone.collect(), ..Losses::default() }
 }
 
-/// What the controller does not know yet of replicas that are out of reach: first those that stay so, then those that are
-/// to be copied anew where another one is complete, or of which it cannot be written down that they are out of reach, then
-/// those that may be in a missing directory.
+/// Replicas out of reach that are to be reported to the controller, in three lists: those that stay out of reach; those that
+/// are copied again where another replica is complete, or that the level cannot record as out of reach; those that may be
+/// in a missing directory.
 pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerId) -> [Losses; 3] {
     let (mut stay, mut copied, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let is_noted_anywhere = image.has_offline_replicas();

@@ -12,7 +12,7 @@ use crate::arguments::Regenerate;
 use crate::commands::cluster_access::block_on;
 use crate::failure::Failure;
 
-/// Shows what is kept and what is lost, and regenerates if that was typed.
+/// Shows the metadata that is kept and the lost voters, and regenerates with `--yes`.
 pub fn run(typed: &Regenerate) -> Result<ExitCode, Failure> {
     let dir = &typed.dir;
     let cannot = || Failure::new(format!("cannot make a new quorum out of {}", dir.display()));

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Election (R4): the leader as long as it is in the ISR and eligible; the first assigned replica in
-//! the ISR; a member of the ELR, see below; a leader that is about to stop, while nobody can take over. None of
-//! them lacks what was acknowledged. Then, uncleanly and counted: who led last, if nobody complete is
-//! left at all; where the topic allows it, who led last or the first that is eligible; for a person who asks, the one with
-//! the greatest log end, of those whose ends are known. Whoever is
-//! elected must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
+//! the ISR; a member of the ELR, see below; a leader that is about to stop, while no other replica can take over. None of
+//! them lacks an acknowledged record. Then, uncleanly and counted: the last leader, if no complete replica is
+//! left at all; where the topic allows it, the last leader or the first eligible replica; for an operator's request, the
+//! replica with the greatest log end, of those with known ends. The
+//! elected replica must be eligible *now*, the last leader too (KAFKA-19522): so between a broker's fencing and
 //! the sweep that follows nothing unsafe can happen. A broker is not eligible for a partition whose replica it cannot
 //! serve, because its log directory failed (KIP-858).
 //!

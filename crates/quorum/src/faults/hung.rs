@@ -245,7 +245,7 @@ async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
     let ways = (1..=3).map(|other| node_id(BrokerId(other), 0)).filter(|other| *other != member);
     let cuts: Vec<_> = ways.flat_map(|other| [(other, member), (member, other)]).collect();
     cluster.world.lock().cuts.extend(cuts);
-    // What was sent before has arrived, and is durable.
+    // Entries that were sent before have arrived, and are durable.
     sleep(Duration::from_millis(50)).await;
     set_hung(member, true);
     let before = voter.store().last().map(plain_place).expect("it has the first entries");

@@ -1,6 +1,6 @@
 //! Metadata folders that are copied at any moment of a run, and put back at a later one.
 //!
-//! *With a living leader* the restored voter is recognised by what it had acknowledged, joins as a new member and votes.
+//! *With a living leader* the restored voter is recognised by its last acknowledgement, joins as a new member and votes.
 //! *After a stop of all voters* it is recognised by the note in its log directories. In both cases every acknowledged
 //! decision stays. A copy that is as new as the note is not put back: the documents name that case.
 

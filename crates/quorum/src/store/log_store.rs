@@ -346,7 +346,7 @@ fn decode_all(bytes: &[u8], from: u64, until: u64) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A leader that asks for this lacks committed entries.
+/// A leader that requests this lacks committed entries.
 fn contradicts_committed(next: u64, committed_below: u64) -> io::Error {
     let last = committed_below - 1;
     io::Error::other(format!(

@@ -247,7 +247,7 @@ async fn an_entry_that_finds_other_outcomes_than_it_was_decided_on_stops_the_nod
     assert_eq!(old.published().version().changed_at, Some(0));
 }
 
-/// A leader that lacks committed entries asks for this.
+/// Only a leader that lacks committed entries requests this.
 #[tokio::test]
 async fn committed_entries_are_never_truncated() {
     let disk = new_disk();

@@ -1,4 +1,4 @@
-//! Notes of log directories about metadata folders: what they refuse.
+//! Metadata folders that the notes of the log directories refuse.
 
 use crate::support::*;
 use quorum::{NoTransport, QuorumConfig, QuorumError};

@@ -115,8 +115,8 @@ impl Cluster {
         self.schedule(after, Event::Start(broker));
     }
 
-    /// A replica without records cannot begin in the middle of its leader's first batch: it is made anew. The product does that
-    /// while the broker runs; here the process ends, and the next one finds no folder.
+    /// A replica without records cannot begin in the middle of its leader's first batch: it is removed and begun again. The
+    /// product does that while the broker runs; here the process ends, and the next one finds no folder.
     pub(super) fn make_anew(&mut self, broker: usize, at: PartitionId) {
         if self.may_lose(broker) {
             self.stop(broker, Stop::Kill);

@@ -81,7 +81,7 @@ impl Cluster {
         member.lied = true;
         member.disk.lie_about_syncs(false);
         self.stop(broker, Stop::PowerFailure);
-        // What it said to have synced may include its mark.
+        // The writes that the disk reported as synced may include its mark.
         (self.members[broker].has_lost, self.members[broker].copied.is_put_back) = (true, true);
     }
 
