@@ -258,6 +258,8 @@ impl World {
         for (_, done) in self.admin().alter_group_offsets(group, &offsets).await.unwrap() {
             done.unwrap();
         }
+        // A broker lists no group while one of its coordinators still reads its partition of the internal topic.
+        self.admin().list_groups().await.unwrap();
     }
 
     /// A member of a group that has its partitions.
