@@ -23,7 +23,7 @@ pub enum StartError {
     Bind {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The address of metrics and health cannot be listened on.
@@ -31,7 +31,7 @@ pub enum StartError {
     BindHttp {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The metadata quorum did not start.
@@ -42,7 +42,7 @@ pub enum StartError {
     MetadataFolder {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The broker could not join the cluster.

@@ -15,7 +15,7 @@ const BACKLOG: i32 = 65_535;
 pub struct BindError {
     /// The address.
     pub address: String,
-    /// What the system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 

@@ -31,9 +31,9 @@ pub enum Mutant {
     BothAreGivenUp,
     /// A replica that its broker cannot serve is elected, and joins ISRs (KIP-858).
     OfflineLeads,
-    /// A log directory that was put back from a copy counts as what the last process has left (KIP-966).
+    /// A log directory that was restored from a copy counts as the directory of the last process (KIP-966).
     CopiesCount,
-    /// A log directory whose mark is below the recorded one counts as what the last process has left.
+    /// A log directory with a mark below the recorded one counts as the directory of the last process.
     MarksAreIgnored,
     /// An eligible replica whose broker registered again is elected without comparing log ends.
     RestartedIsTrusted,

@@ -4,6 +4,7 @@
 //! A broker that was paused answered no probe because it could not. The controller reads the pauses in the answers to its
 //! probes: a suspicion that began during a pause was right.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use model::Moment;
@@ -57,7 +58,7 @@ impl RecentPauses {
 pub struct PauseClock {
     ticked_at: Option<Moment>,
     /// End and length of the newest pauses, the newest last.
-    pauses: Vec<(Moment, Duration)>,
+    pauses: VecDeque<(Moment, Duration)>,
 }
 
 impl PauseClock {
@@ -65,9 +66,9 @@ impl PauseClock {
     pub fn tick(&mut self, now: Moment) {
         if let Some(length) = self.unfinished(now) {
             if self.pauses.len() == PAUSES_MAX {
-                self.pauses.remove(0);
+                self.pauses.pop_front();
             }
-            self.pauses.push((now, length));
+            self.pauses.push_back((now, length));
         }
         self.ticked_at = Some(now);
     }

@@ -109,7 +109,8 @@ impl OwnFolder {
     }
 }
 
-/// Compares a folder with what the journals of the log directories note of it. Returns the reason if the folder holds less.
+/// Compares a metadata folder with the notes in the journals of the log directories. Returns the reason if the folder
+/// lacks a noted entry or vote.
 /// A note about another member says nothing of this folder.
 pub(crate) fn compare(plan: &Plan, notes: &[MetadataNote]) -> Option<String> {
     #[cfg(test)]

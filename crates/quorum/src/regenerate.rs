@@ -16,7 +16,7 @@ use storage::disk::Disk;
 /// Bytes of the log behind a snapshot; nothing is purged here.
 const LOG_BYTES_MAX: u64 = 32 << 20;
 
-/// What a survivor's metadata folder holds, and what becomes of the quorum.
+/// The metadata of a survivor's folder, the lost voters and the new generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regeneration {
     /// Index of the newest entry in the folder, which is kept.

@@ -29,9 +29,10 @@ pub enum Invariant {
     SequenceAccepted,
     /// Replicas of a partition have the same bytes, and no follower is ahead of its leader (R2).
     ReplicasAgree,
-    /// No follower cuts what was committed (R9).
+    /// No follower truncates committed records (R9).
     CommittedIsNotCut,
-    /// No follower cuts what an earlier process of its directory knew to be committed, unless that was allowed (R9).
+    /// No follower truncates below the committed offset that an earlier process of its directory knew, unless an unclean
+    /// election allowed it (R9).
     BoundsSurvive,
     /// The same leader epoch and offset never have two contents, whoever leads (R2).
     OneContentInAnEpoch,

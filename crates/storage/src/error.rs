@@ -63,7 +63,7 @@ pub enum StorageError {
         operation: &'static str,
         /// With which file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The partition was refused, at this start or an earlier one, and stays so until somebody mends

@@ -84,7 +84,7 @@ pub enum SendFailure {
     File {
         /// The file.
         file: Arc<dyn DiskFile>,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
 }

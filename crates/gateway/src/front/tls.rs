@@ -43,7 +43,7 @@ pub enum TlsError {
     File {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// A file holds something else.

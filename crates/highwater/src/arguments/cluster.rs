@@ -40,7 +40,7 @@ pub enum Cluster {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Make a new metadata quorum out of what one stopped voter has, when a majority of the voters is lost for good
+    /// Make a new metadata quorum from the metadata folder of one stopped voter, when a majority of the voters is lost for good
     Regenerate(Regenerate),
     /// Show the release of each broker, and the format levels that it reads and that the cluster has
     Versions {

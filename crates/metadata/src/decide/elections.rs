@@ -1,7 +1,7 @@
-//! ElectLeaders (KIP-460): elections that a person asks for.
+//! ElectLeaders (KIP-460): elections on request.
 //!
 //! An unclean election of a partition that has a leader keeps that leader, in its next leader epoch, and allows the followers
-//! to truncate what the leader lacks. In a partition without a leader the replica with the greatest (last epoch, synced end) is
+//! to truncate records that the leader lacks. In a partition without a leader the replica with the greatest (last epoch, synced end) is
 //! elected, of those whose log ends the controller knows.
 
 use super::eligibility::{View, next};

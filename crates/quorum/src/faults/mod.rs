@@ -52,7 +52,7 @@ pub(crate) enum Mutant {
     SharedDiskMoves,
     /// A leader that no majority answers calls itself leader.
     CutOffLeaderLeads,
-    /// A leader takes no notice of a log that lacks what its member had acknowledged.
+    /// A leader ignores that the log of a member lacks entries that the member had acknowledged.
     OlderCopyUnnoticed,
     /// A start believes a metadata folder although the log directories note more.
     NotesIgnored,
@@ -100,7 +100,7 @@ struct Cluster {
     disks: BTreeMap<i32, SimDisk>,
     /// What each folder has drawn.
     lots_of: BTreeMap<i32, u32>,
-    /// What the log directories of a node note of its metadata folder.
+    /// Notes of each node's log directories about its metadata folder.
     notes: BTreeMap<i32, MetadataNote>,
     /// The node whose folder is new, and has no vote yet.
     replaced: Option<i32>,

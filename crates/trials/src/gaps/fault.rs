@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// What a fault needs of the sick broker.
+/// The sick broker, as faults act on it.
 pub struct Victim<'a> {
     pub pid: u32,
     /// Mount point of its file system.
