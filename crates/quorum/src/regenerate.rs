@@ -23,7 +23,7 @@ pub struct Regeneration {
     pub last: u64,
     /// Term of that entry's leader.
     pub term: u64,
-    /// Voters of the quorum that is lost.
+    /// Voters of the quorum that is lost, and the voters that an earlier regeneration named.
     pub lost: BTreeSet<BrokerId>,
     /// Number of the new generation.
     pub generation: u32,
@@ -41,8 +41,11 @@ fn read(
     };
     let known = members(&plan).ok_or_else(|| invalid("the folder has no metadata"))?;
     let last = plan.last_id().ok_or_else(|| invalid("the folder has no metadata"))?;
-    let generation = GenerationFile::read(disk, dir)?.generation + 1;
-    let lost = known.voters.iter().flatten().map(|id| broker_id(*id)).collect();
+    let GenerationFile { generation: before, voters: named, .. } = GenerationFile::read(disk, dir)?;
+    let generation = before + 1;
+    // After an earlier regeneration the node votes alone, until the named voters have joined.
+    let known = known.voters.iter().flatten().map(|id| broker_id(*id));
+    let lost = known.chain(named.into_iter().map(BrokerId)).collect();
     let term = last.leader_id.term;
     Ok((plan, Regeneration { last: last.index, term, lost, generation }))
 }

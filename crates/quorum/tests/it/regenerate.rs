@@ -54,6 +54,9 @@ async fn a_survivor_makes_a_new_quorum_with_all_that_it_has() {
     assert!(planned.last >= newest);
     let made = regenerate(&disk, folder, CLUSTER, survivor, 9, &voters).await.unwrap();
     assert_eq!(made, planned);
+    // A command that was interrupted is run again: the named voters are still to join.
+    let again = plan_regeneration(&disk, folder, CLUSTER, survivor).unwrap();
+    assert_eq!((again.generation, &again.lost), (2, &voters));
 
     // The majority of the lost quorum is back, and elects a leader of its own.
     let mut old = Vec::new();
