@@ -120,6 +120,14 @@ impl Disk for ZerosAtGate {
         self.disk.list(dir)
     }
 
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.disk.modified(path)
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.disk.set_modified(path, time)
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.disk.exists(path)
     }

@@ -11,7 +11,7 @@ mod find;
 mod reopen;
 mod stamped;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,6 +70,14 @@ fn newest_record(header: &BatchHeader) -> Timestamp {
     if header.record_count == 0 { Timestamp::NONE } else { header.max_timestamp }
 }
 
+/// When a segment's file was last changed.
+#[derive(Clone, Copy, Debug)]
+struct FileTime {
+    modified: Timestamp,
+    /// Bytes of batches that the file had then.
+    size: u64,
+}
+
 #[derive(Debug, Default)]
 struct Handle {
     file: Option<Arc<dyn DiskFile>>,
@@ -119,6 +127,8 @@ pub(crate) struct Shared {
     peak: Mutex<Option<Peak>>,
     /// The largest timestamp of its first batch; `None` until it is asked for, or it is empty.
     first_timestamp: Mutex<Option<Timestamp>>,
+    /// Age of a segment whose records carry no time; `None` until it is read.
+    file_time: Mutex<Option<FileTime>>,
     /// Set once the index has been rebuilt; it is trusted afterwards.
     rebuilt: Mutex<bool>,
     /// Where below `compared_from` a reader has compared the batches' stamps.
@@ -198,6 +208,7 @@ impl Segment {
                 times,
                 peak: Mutex::default(),
                 first_timestamp: Mutex::default(),
+                file_time: Mutex::default(),
                 rebuilt: Mutex::default(),
                 compared: Mutex::default(),
             }),
@@ -522,6 +533,39 @@ impl Segment {
     /// The largest timestamp of its first batch, if that is known without reading.
     pub(crate) fn known_first_timestamp(&self) -> Option<Timestamp> {
         *self.first_timestamp.lock()
+    }
+
+    /// The largest timestamp of its batches, or if none has one, the time of the file's last change: the age of the
+    /// segment, as in Apache Kafka (`LogSegment.largestTimestamp`). `None`: unknown without [`Segment::read_age`].
+    pub(crate) fn known_newest(&self) -> Option<Timestamp> {
+        let carried = self.known_peak()?.timestamp;
+        if carried > Timestamp::NONE {
+            return Some(carried);
+        }
+        // Compaction may have left nothing but empty batches; their headers still have a time.
+        if let Some(first) = self.known_first_timestamp().filter(|first| *first > Timestamp::NONE) {
+            return Some(first);
+        }
+        // The file may have grown since.
+        let read = self.file_time.lock().filter(|read| read.size == self.size);
+        read.map(|read| read.modified).filter(|modified| *modified > Timestamp::NONE)
+    }
+
+    /// Reads the age that [`Segment::known_newest`] returns.
+    pub(crate) fn read_age(&self, home: &Home) -> Result<(), StorageError> {
+        let is_dated = self.peak(home)?.timestamp > Timestamp::NONE
+            || self.first_timestamp(home)?.is_some_and(|first| first > Timestamp::NONE);
+        if is_dated || self.size == 0 {
+            return Ok(());
+        }
+        let path = home.segment_path(self.base, LOG);
+        let modified = match home.disk.modified(&path) {
+            // Removed meanwhile, with its log.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.during("look up", &path)?,
+        };
+        *self.file_time.lock() = Some(FileTime { modified, size: self.size });
+        Ok(())
     }
 
     /// Takes a batch in that a scan found behind the known end.

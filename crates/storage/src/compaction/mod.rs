@@ -29,10 +29,11 @@ use std::sync::Arc;
 use model::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use crate::disk::DiskFile;
+use crate::error::Context;
 use crate::log::DeletedSegment;
 use crate::names::{self, CLEANED, Home, LOG, OFFSET_INDEX, TIME_INDEX};
 use crate::producers::aborted::{AbortedLookup, AbortedTransaction};
-use crate::segment::{Peak, Segment};
+use crate::segment::Segment;
 use crate::stamps::Stamps;
 use crate::{Log, LogConfig, StorageError};
 
@@ -46,6 +47,8 @@ struct Source {
     end: Offset,
     size: u64,
     file: Arc<dyn DiskFile>,
+    /// When the file was last changed.
+    modified: Timestamp,
 }
 
 /// What to compact. Holds the files, so that it runs without the log.
@@ -212,8 +215,9 @@ impl Log {
         let mut count = 0;
         for number in 0..self.segments.len() - 1 {
             let lag_ms = self.config.min_compaction_lag_ms;
-            let is_within_lag = |peak: Peak| now.ms_since(peak.timestamp) < lag_ms;
-            let young = lag_ms > 0 && self.segments[number].known_peak().is_none_or(is_within_lag);
+            let is_within_lag = |newest| now.ms_since(newest) < lag_ms;
+            let newest = self.segments[number].known_newest();
+            let young = lag_ms > 0 && newest.is_none_or(is_within_lag);
             let clean = self.end_of(number) <= self.cleaned_below;
             if self.end_of(number) > decided || (young && !clean) {
                 break;
@@ -288,7 +292,7 @@ impl CompactionLook {
     /// Reads.
     pub fn run(&self) -> Result<(), StorageError> {
         for segment in &self.aged {
-            segment.peak(&self.home)?;
+            segment.read_age(&self.home)?;
         }
         match &self.first_dirty {
             Some(dirty) => dirty.first_timestamp(&self.home).map(drop),
@@ -320,7 +324,9 @@ impl CompactionChoice {
     pub fn open(self) -> Result<CompactionPlan, StorageError> {
         let mut sources = Vec::with_capacity(self.segments.len());
         for (segment, end) in &self.segments {
+            let path = self.home.segment_path(segment.base, LOG);
             sources.push(Source {
+                modified: self.home.disk.modified(&path).during("look up", &path)?,
                 base: segment.base,
                 end: *end,
                 size: segment.size(),

@@ -262,6 +262,11 @@ impl CompactionPlan {
         let path = target.place.path(target.base, LOG);
         // No room found that late loses nothing: nothing depends on the file yet.
         target.file.sync().during("write", &path)?;
+        // Compaction makes no record younger.
+        let modified = sources.iter().map(|source| source.modified).max();
+        if let Some(modified) = modified.filter(|time| *time > Timestamp::NONE) {
+            self.home.disk.set_modified(&path, modified).during("date", &path)?;
+        }
         let (offsets, times) = target.indexes.into_entries();
         self.write_index(&target.place.path(target.base, OFFSET_INDEX), &offsets)?;
         self.write_index(&target.place.path(target.base, TIME_INDEX), &times)?;

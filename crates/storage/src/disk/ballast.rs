@@ -10,6 +10,8 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::Timestamp;
+
 use super::{Disk, DiskFile, FileLock, OpenMode};
 use crate::error::found_no_room;
 
@@ -139,6 +141,14 @@ impl Disk for BallastDisk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         self.disk.size(path)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.disk.modified(path)
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.disk.set_modified(path, time)
     }
 
     fn exists(&self, path: &Path) -> bool {

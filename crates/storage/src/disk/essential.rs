@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use model::Timestamp;
+
 use super::{Disk, DiskFile, FileLock, OpenMode};
 
 /// Another disk, each of whose files is opened by [`Disk::open_essential`].
@@ -33,6 +35,14 @@ impl Disk for EssentialDisk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         self.0.size(path)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.0.modified(path)
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.0.set_modified(path, time)
     }
 
     fn exists(&self, path: &Path) -> bool {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::Timestamp;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Disk, DiskFile, FileLock, OpenMode};
@@ -126,6 +127,14 @@ impl Disk for GatedDisk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         self.disk.size(path)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.disk.modified(path)
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.disk.set_modified(path, time)
     }
 
     fn exists(&self, path: &Path) -> bool {

@@ -18,6 +18,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use model::Timestamp;
+
 pub mod ballast;
 mod essential;
 mod gated;
@@ -66,6 +68,10 @@ pub trait Disk: Send + Sync + Debug {
     fn size(&self, path: &Path) -> io::Result<u64> {
         self.open(path, OpenMode::Read)?.size()
     }
+    /// Time of the last change of the file's content, by the clock of the file system.
+    fn modified(&self, path: &Path) -> io::Result<Timestamp>;
+    /// Sets the time that [`Disk::modified`] returns. A power failure may take it back.
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()>;
     /// Whether something has this name. An error of the device counts as no.
     fn exists(&self, path: &Path) -> bool;
     /// Makes a directory and those above it; succeeds if they are there.

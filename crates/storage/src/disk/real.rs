@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use model::Timestamp;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::reserve::{Opened, lend};
@@ -58,6 +59,22 @@ impl Disk for RealDisk {
     fn size(&self, path: &Path) -> io::Result<u64> {
         guard::check("look", path);
         Ok(rustix::fs::stat(path)?.st_size as u64)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        guard::check("look", path);
+        let found = rustix::fs::stat(path)?;
+        Ok(Timestamp(found.st_mtime * 1000 + found.st_mtime_nsec as i64 / 1_000_000))
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        guard::check("change of the time", path);
+        let (tv_sec, tv_nsec) = (time.0.div_euclid(1000), time.0.rem_euclid(1000) * 1_000_000);
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec, tv_nsec },
+        };
+        Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

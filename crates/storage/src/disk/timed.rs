@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use model::Timestamp;
+
 use super::{Disk, DiskFile, FileLock, OpenMode};
 use crate::names::CLEANED;
 
@@ -166,6 +168,15 @@ impl Disk for TimedDisk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         self.disk.size(path)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.disk.modified(path)
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        let _operation = self.begin_cached(path);
+        self.disk.set_modified(path, time)
     }
 
     fn exists(&self, path: &Path) -> bool {

@@ -89,9 +89,9 @@ impl Log {
     }
 
     /// Which segments have served their time: too old (`retention.ms`), too much (`retention.bytes`), or
-    /// before the log start. Only what lies below the high watermark goes, and whole segments. Records
-    /// without timestamps do not age; segments that were not looked at ([`Log::retention_look`]) do not
-    /// either. Touches no file.
+    /// before the log start. Only what lies below the high watermark goes, and whole segments. A segment
+    /// whose records carry no time is as old as its file. Segments that were not looked at
+    /// ([`Log::retention_look`]) do not age. Touches no file.
     pub fn retention_due(
         &mut self,
         now: Timestamp,
@@ -236,9 +236,7 @@ impl RetentionLook {
     /// Reads, from the front on, as far as segments may be due.
     pub fn run(&self, now: Timestamp) -> Result<(), StorageError> {
         for segment in &self.segments {
-            if segment.peak(&self.home)?.timestamp == Timestamp::NONE {
-                segment.first_timestamp(&self.home)?;
-            }
+            segment.read_age(&self.home)?;
             let only_by_age = self.config.retention_bytes < 0 && segment.base >= self.log_start;
             if only_by_age && !is_expired(&self.config, segment, now) {
                 break;
@@ -250,15 +248,8 @@ impl RetentionLook {
 
 /// Whether a segment is too old, as far as that is known without reading.
 fn is_expired(config: &LogConfig, segment: &Segment, now: Timestamp) -> bool {
-    let Some(peak) = segment.known_peak().filter(|_| config.retention_ms >= 0) else {
-        return false;
-    };
-    let mut newest = peak.timestamp;
-    if newest == Timestamp::NONE {
-        // Compaction may have left nothing but empty batches; their headers still have a time.
-        newest = segment.known_first_timestamp().unwrap_or(Timestamp::NONE);
-    }
-    newest > Timestamp::NONE && now.ms_since(newest) > config.retention_ms
+    let is_due = |newest| now.ms_since(newest) > config.retention_ms;
+    config.retention_ms >= 0 && segment.known_newest().is_some_and(is_due)
 }
 
 /// Segments that are not part of the log any more, and whose files are to get other names. Running it

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use model::Timestamp;
 use storage::disk::{Disk, OpenMode, RealDisk, SimDisk};
 use tempfile::TempDir;
 
@@ -52,6 +53,26 @@ fn modes_say_what_must_be_there() {
         }
         assert!(disk.open(&path, OpenMode::Read).unwrap().write_all_at(b"x", 0).is_err());
         assert!(disk.open(&dir.join("none/a"), OpenMode::Create).is_err());
+    });
+}
+
+#[test]
+fn a_set_time_of_change_is_read_until_the_next_change() {
+    const TIME: Timestamp = Timestamp(1_700_000_000_123);
+    on_both(|disk, dir| {
+        let path = dir.join("a");
+        assert_eq!(disk.modified(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(disk.set_modified(&path, TIME).unwrap_err().kind(), ErrorKind::NotFound);
+        let file = disk.open(&path, OpenMode::CreateNew).unwrap();
+        file.write_all_at(b"hello", 0).unwrap();
+        disk.set_modified(&path, TIME).unwrap();
+        disk.rename(&path, &dir.join("b")).unwrap();
+        assert_eq!(disk.modified(&dir.join("b")).unwrap(), TIME);
+        file.write_all_at(b"world", 5).unwrap();
+        assert_ne!(disk.modified(&dir.join("b")).unwrap(), TIME);
+        disk.set_modified(&dir.join("b"), TIME).unwrap();
+        file.truncate(3).unwrap();
+        assert_ne!(disk.modified(&dir.join("b")).unwrap(), TIME);
     });
 }
 

@@ -13,4 +13,5 @@ mod producers;
 mod random;
 mod resumed;
 mod stamps;
+mod undated;
 mod unreadable;

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use model::Timestamp;
 use rustix::io::Errno;
 
 use super::SECTOR_BYTES;
@@ -35,9 +36,19 @@ pub(super) struct SimContent {
     pending: Vec<Change>,
     /// Where preallocated room ends, if behind the content.
     reserved: usize,
+    /// When the content was last changed, by the disk's clock.
+    modified: Option<Timestamp>,
 }
 
 impl SimContent {
+    pub(super) fn modified(&self) -> Timestamp {
+        self.modified.unwrap_or(Timestamp::NONE)
+    }
+
+    pub(super) fn set_modified(&mut self, time: Timestamp) {
+        self.modified = Some(time);
+    }
+
     pub(super) fn content(&self) -> &[u8] {
         &self.content
     }
@@ -123,7 +134,8 @@ impl SimContent {
             2 | 3 => self.with_torn_end(seed),
             _ => self.with_any_sectors(seed),
         };
-        SimContent { content: survived.clone(), durable: survived, ..SimContent::default() }
+        let (content, modified) = (survived.clone(), self.modified);
+        SimContent { content, durable: survived, modified, ..SimContent::default() }
     }
 
     /// Some changes, oldest first, and the first sectors of the next one.

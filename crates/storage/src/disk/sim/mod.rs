@@ -25,6 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
@@ -48,6 +49,7 @@ pub struct SimDisk {
 struct Shared {
     tree: Tree,
     control: Control,
+    clock: Option<Timestamp>,
     /// The tree before each operation, if [`SimDisk::keep_history`] asked for it.
     history: Option<Vec<Tree>>,
 }
@@ -82,6 +84,12 @@ impl SimDisk {
     /// the same state gives the same disk.
     pub fn after_crash(&self, seed: u64) -> SimDisk {
         SimDisk::of(self.shared.lock().tree.after_crash(&mut Seed::new(seed)))
+    }
+
+    /// Sets the clock by which later changes of files are dated. Without it they are dated
+    /// [`Timestamp::NONE`].
+    pub fn set_clock(&self, now: Timestamp) {
+        self.shared.lock().clock = Some(now);
     }
 
     /// How many operations that change or sync something were begun since the disk was made.
@@ -178,6 +186,10 @@ impl Shared {
         self.control.begin(kind, path)
     }
 
+    fn now(&self) -> Timestamp {
+        self.clock.unwrap_or(Timestamp::NONE)
+    }
+
     fn room_bytes(&self) -> u64 {
         match self.control.capacity_bytes {
             None => u64::MAX,
@@ -218,6 +230,23 @@ impl Disk for SimDisk {
         let shared = self.shared.lock();
         shared.control.check_running()?;
         Ok(shared.tree.file(shared.tree.find(path)?)?.content().len() as u64)
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        guard::check("look", path);
+        let shared = self.shared.lock();
+        shared.control.check_running()?;
+        Ok(shared.tree.file(shared.tree.find(path)?)?.modified())
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        guard::check("change of the time", path);
+        let mut shared = self.shared.lock();
+        shared.control.check_running()?;
+        let node = shared.tree.find(path)?;
+        shared.tree.file(node)?;
+        shared.tree.file_mut(node).set_modified(time);
+        Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -309,8 +338,9 @@ impl DiskFile for SimFile {
                 return Err(error);
             }
         };
-        let room = shared.room_bytes();
+        let (room, now) = (shared.room_bytes(), shared.now());
         let file = shared.tree.file_mut(self.node);
+        file.set_modified(now);
         let fitting = file.fitting_bytes(position, bytes.len(), room);
         file.write(&bytes[..fitting], position);
         if fitting < bytes.len() { Err(Errno::NOSPC.into()) } else { Ok(()) }
@@ -331,7 +361,11 @@ impl DiskFile for SimFile {
 
     fn truncate(&self, size: u64) -> io::Result<()> {
         guard::check("truncation", &self.path);
-        self.begin("truncate")?.tree.file_mut(self.node).truncate(size);
+        let mut shared = self.begin("truncate")?;
+        let now = shared.now();
+        let file = shared.tree.file_mut(self.node);
+        file.set_modified(now);
+        file.truncate(size);
         Ok(())
     }
 
