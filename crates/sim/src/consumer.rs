@@ -1,5 +1,7 @@
 //! A consumer: reads all partitions, stores how far it has come, and sometimes starts anew from there.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use model::batch::Batches;
 use model::{ErrorCode, Offset};
@@ -31,13 +33,15 @@ pub(crate) struct Consumer {
     requests_sent: u64,
     /// What the request under way is about.
     asked_partition: PartitionId,
-    asked_offsets: [Offset; PARTITIONS],
-    positions: [Offset; PARTITIONS],
+    /// Partitions of the topic that the consumer reads. The lists below are in their order.
+    topic: Range<PartitionId>,
+    asked_offsets: Vec<Offset>,
+    positions: Vec<Offset>,
     /// The largest high watermark seen.
-    high_watermarks: [Offset; PARTITIONS],
+    high_watermarks: Vec<Offset>,
     /// What it stored for sure, and what it tried to store; -1 for nothing.
-    stored: [Offset; PARTITIONS],
-    tried: [Offset; PARTITIONS],
+    stored: Vec<Offset>,
+    tried: Vec<Offset>,
     /// Whether it also deletes what it has read.
     deletes: bool,
 }
@@ -49,20 +53,27 @@ impl Consumer {
             resume: Step::FindOffsets,
             requests_sent: 0,
             asked_partition: 0,
-            asked_offsets: [Offset(-1); PARTITIONS],
-            positions: [Offset(0); PARTITIONS],
-            high_watermarks: [Offset(0); PARTITIONS],
-            stored: [Offset(-1); PARTITIONS],
-            tried: [Offset(-1); PARTITIONS],
+            topic: 0..PARTITIONS,
+            asked_offsets: vec![Offset(-1); PARTITIONS],
+            positions: vec![Offset(0); PARTITIONS],
+            high_watermarks: vec![Offset(0); PARTITIONS],
+            stored: vec![Offset(-1); PARTITIONS],
+            tried: vec![Offset(-1); PARTITIONS],
             deletes,
         }
+    }
+
+    /// Place of a partition of the topic in the lists.
+    fn place_of(&self, partition: PartitionId) -> usize {
+        partition - self.topic.start
     }
 
     /// Whether it has read a partition up to `end`.
     pub(crate) fn has_reached(&self, partition: PartitionId, end: Offset) -> bool {
         self.step != Step::FindOffsets
             && self.resume != Step::FindOffsets
-            && self.positions[partition] >= end
+            && self.topic.contains(&partition)
+            && self.positions[self.place_of(partition)] >= end
     }
 
     /// Asks for the next thing, if no answer is under way. `calm`: no more adventures.
@@ -91,22 +102,24 @@ impl Consumer {
     }
 
     fn next_request(&mut self, random: &mut Rng, calm: bool) -> Request {
-        let partition = random.usize(0..PARTITIONS);
+        let partition = random.usize(self.topic.clone());
         self.asked_partition = partition;
+        let position = self.positions[self.place_of(partition)];
         match random.u8(0..100) {
             0..12 => {
-                self.asked_offsets = self.positions;
-                for (tried, position) in self.tried.iter_mut().zip(self.positions) {
-                    *tried = position.max(*tried);
+                self.asked_offsets.clone_from(&self.positions);
+                for (tried, position) in self.tried.iter_mut().zip(&self.positions) {
+                    *tried = (*position).max(*tried);
                 }
-                Request::CommitOffsets { offsets: self.positions.into_iter().enumerate().collect() }
+                let positions = self.positions.iter().copied();
+                Request::CommitOffsets { offsets: self.topic.clone().zip(positions).collect() }
             }
             12..15 if !calm => Request::FetchOffsets,
             15 if !calm && self.deletes => {
-                let offset = Offset(self.positions[partition].0 / 2);
+                let offset = Offset(position.0 / 2);
                 Request::DeleteRecords { partition, offset }
             }
-            _ => Request::Fetch { partition, offset: self.positions[partition] },
+            _ => Request::Fetch { partition, offset: position },
         }
     }
 
@@ -134,7 +147,7 @@ impl Consumer {
             Response::Deleted(Err(Refused::OutOfRange { log_start })) => {
                 history.check_start(self.asked_partition, log_start)?;
             }
-            Response::Committed(ErrorCode::None) => self.stored = self.asked_offsets,
+            Response::Committed(ErrorCode::None) => self.stored.clone_from(&self.asked_offsets),
             Response::Offsets(Ok(offsets)) => self.begin_at(&offsets)?,
             Response::Offsets(Err(_)) => self.step = Step::FindOffsets,
             Response::Committed(_) | Response::Fetched(Err(_)) | Response::Deleted(Err(_)) => {
@@ -146,35 +159,38 @@ impl Consumer {
     }
 
     fn begin_at(&mut self, offsets: &[(PartitionId, Offset)]) -> Result<(), Broken> {
-        for partition in 0..PARTITIONS {
+        for (place, partition) in self.topic.clone().enumerate() {
             let found = offsets.iter().find(|(p, _)| *p == partition).map(|(_, offset)| *offset);
             let found = found.unwrap_or(Offset(-1));
-            let (stored, tried) = (self.stored[partition], self.tried[partition]);
+            let (stored, tried) = (self.stored[place], self.tried[place]);
             // Offsets may go back when a consumer starts anew, but not below what it was told.
-            if found < stored.min(self.asked_offsets[partition]) || found > tried {
+            if found < stored.min(self.asked_offsets[place]) || found > tried {
                 let what = format!("{found} of {partition}, stored was {stored}, tried {tried}");
                 return Err((Invariant::CommittedOffsetNeverLost, what));
             }
-            self.positions[partition] = found.max(Offset(0));
+            self.positions[place] = found.max(Offset(0));
         }
         Ok(())
     }
 
     fn out_of_range(&mut self, log_start: Offset, history: &mut History) -> Result<(), Broken> {
-        let (partition, position) = (self.asked_partition, self.positions[self.asked_partition]);
+        let partition = self.asked_partition;
+        let place = self.place_of(partition);
+        let position = self.positions[place];
         if position >= log_start {
             let what =
                 format!("{position} of {partition} was readable and is beyond the log's end");
             return Err((Invariant::MonotonicHighWatermark, what));
         }
         history.check_start(partition, log_start)?;
-        self.positions[partition] = log_start;
+        self.positions[place] = log_start;
         Ok(())
     }
 
     fn fetched(&mut self, fetched: &Fetched, history: &mut History) -> Result<(), Broken> {
         let partition = self.asked_partition;
-        let seen = &mut self.high_watermarks[partition];
+        let place = self.place_of(partition);
+        let seen = &mut self.high_watermarks[place];
         if fetched.high_watermark < *seen {
             let what = format!("{partition} went from {seen} to {}", fetched.high_watermark);
             return Err((Invariant::MonotonicHighWatermark, what));
@@ -182,7 +198,7 @@ impl Consumer {
         *seen = fetched.high_watermark;
         history.check_start(partition, fetched.log_start)?;
         for (offset, value) in decode(&fetched.bytes) {
-            let position = self.positions[partition];
+            let position = self.positions[place];
             if offset < position {
                 continue;
             }
@@ -195,7 +211,7 @@ impl Consumer {
                 return Err((Invariant::MonotonicHighWatermark, what));
             }
             history.read(partition, offset, &value)?;
-            self.positions[partition] = offset.next();
+            self.positions[place] = offset.next();
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Everything that clients were ever told, and whether it goes together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::Offset;
@@ -44,9 +45,10 @@ struct PartitionHistory {
     is_forgiven: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct History {
-    partitions: [PartitionHistory; PARTITIONS],
+    /// By number; partitions of later topics follow.
+    partitions: Vec<PartitionHistory>,
     /// Synced records of the groups' partition.
     groups_synced: Offset,
     idempotent: BTreeSet<ClientId>,
@@ -54,7 +56,25 @@ pub(crate) struct History {
     pub(crate) read_count: u64,
 }
 
+impl Default for History {
+    fn default() -> History {
+        History {
+            partitions: (0..PARTITIONS).map(|_| PartitionHistory::default()).collect(),
+            groups_synced: Offset(0),
+            idempotent: BTreeSet::new(),
+            acked_count: 0,
+            read_count: 0,
+        }
+    }
+}
+
 impl History {
+    /// Adds the partitions of a later topic.
+    pub(crate) fn add_partitions(&mut self, added: &Range<PartitionId>) {
+        let count = added.end.max(self.partitions.len());
+        self.partitions.resize_with(count, PartitionHistory::default);
+    }
+
     pub(crate) fn idempotent(&mut self, producer: ClientId) {
         self.idempotent.insert(producer);
     }

@@ -1,6 +1,7 @@
 //! A producer: sends batches, and sends them again until they are acknowledged.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use fastrand::Rng;
 use model::record::BatchBuilder;
@@ -31,7 +32,10 @@ pub(crate) struct Producer {
     batches_left: u32,
     values_sent: u64,
     requests_sent: u64,
-    sequences: [Sequence; PARTITIONS],
+    /// Partitions of the topic that the producer writes to.
+    topic: Range<PartitionId>,
+    /// Next sequence of each partition that was written to.
+    sequences: BTreeMap<PartitionId, Sequence>,
     outstanding: VecDeque<Outstanding>,
     /// Refused for good: whether its last batches are in the log, it cannot know.
     has_given_up: bool,
@@ -53,7 +57,8 @@ impl Producer {
             batches_left: plan.batches,
             values_sent: 0,
             requests_sent: 0,
-            sequences: [Sequence(0); PARTITIONS],
+            topic: 0..PARTITIONS,
+            sequences: BTreeMap::new(),
             outstanding: VecDeque::new(),
             has_given_up: false,
             only: None,
@@ -70,7 +75,8 @@ impl Producer {
             batches_left: u32::MAX,
             values_sent: 0,
             requests_sent: 0,
-            sequences: [Sequence(0); PARTITIONS],
+            topic: 0..PARTITIONS,
+            sequences: BTreeMap::new(),
             outstanding: VecDeque::new(),
             has_given_up: false,
             only: Some(partition),
@@ -118,11 +124,11 @@ impl Producer {
     }
 
     fn next_batch(&mut self, now: Timestamp, random: &mut Rng) -> Outstanding {
-        let partition = self.only.unwrap_or_else(|| random.usize(0..PARTITIONS));
+        let partition = self.only.unwrap_or_else(|| random.usize(self.topic.clone()));
         let count = random.i32(1..5);
         let mut builder = BatchBuilder::new();
         if self.is_idempotent {
-            let sequence = &mut self.sequences[partition];
+            let sequence = self.sequences.entry(partition).or_insert(Sequence(0));
             let id = ProducerId(1000 + self.id as i64);
             builder = builder.producer(id, ProducerEpoch(0), *sequence);
             *sequence = sequence.plus(count);

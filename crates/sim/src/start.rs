@@ -1,5 +1,6 @@
 //! How a broker comes up and goes down cleanly: markers, checkpoints, logs, in the order that S11 asks.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,12 @@ use storage::disk::{Disk, SimDisk};
 use storage::log_dir::{Loading, LogDir};
 use storage::{CleanupPolicy, Log, LogConfig, Opening, StorageError};
 
-use crate::cluster::read_all;
+use crate::cluster::{checkpoint_name_of, key_of, name_of, read_all};
 use crate::controller::{BROKER, Controller};
 use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
 
 pub(crate) const TOPIC: &str = "t";
-/// The id of that topic where several brokers hold it.
-pub(crate) const TOPIC_ID: TopicId = Uuid([9; 16]);
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// The one partition in which groups store offsets.
 pub(crate) const OFFSETS: PartitionId = PARTITIONS;
@@ -58,10 +57,20 @@ pub(crate) fn format(disk: &SimDisk) {
     disk.sync_dir(Path::new("")).expect("an empty disk syncs its root");
 }
 
-/// Whose replica a partition is.
+/// Whose replica a partition is, and the names of its folder and of its offsets in checkpoint files.
 struct Replica {
     me: BrokerId,
     topic_id: TopicId,
+    folder: TopicPartition,
+    checkpoint: TopicPartition,
+}
+
+impl Replica {
+    /// The replica of a broker among several.
+    fn of(me: BrokerId, at: PartitionId) -> Replica {
+        let (folder, checkpoint) = (name_of(at), checkpoint_name_of(at));
+        Replica { me, topic_id: key_of(at).topic_id, folder, checkpoint }
+    }
 }
 
 /// What replicas of several brokers obey: segments so small that all that happens to them happens often, and
@@ -84,9 +93,9 @@ pub(crate) fn cluster_settings(
 
 /// What a broker's log directory held when its process began.
 pub(crate) struct OpenedReplicas {
-    pub(crate) partitions: Vec<Arc<Partition>>,
+    pub(crate) partitions: BTreeMap<PartitionId, Arc<Partition>>,
     /// Bounds of truncations that the process before stored, as far as their records are there.
-    pub(crate) bounds: Vec<Offset>,
+    pub(crate) bounds: BTreeMap<PartitionId, Offset>,
     /// Whether the process before stopped cleanly.
     pub(crate) clean: bool,
     /// As which registration, if it did.
@@ -97,7 +106,7 @@ pub(crate) struct OpenedReplicas {
 
 /// Takes a partition's folder away, on the disk of a machine whose broker does not run.
 pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
-    remove_replica(disk, partition);
+    remove_replica(disk, &name_of(partition));
 }
 
 /// Whether all batches of a replica are there: the product's journal knows the sizes of segments, and its start compares.
@@ -105,8 +114,8 @@ fn is_whole(partition: &Partition, begins: Offset) -> bool {
     partition.with_log(Log::log_start_offset) == begins && read_all(partition, begins).is_ok()
 }
 
-fn remove_replica(disk: &dyn Disk, partition: PartitionId) {
-    let dir = Path::new(LOG_DIR).join(topic_partition(partition).to_string());
+fn remove_replica(disk: &dyn Disk, name: &TopicPartition) {
+    let dir = Path::new(LOG_DIR).join(name.to_string());
     if disk.exists(&dir) {
         disk.remove_dir_all(&dir).expect("a healthy disk removes a folder");
         disk.sync_dir(Path::new(LOG_DIR)).expect("a healthy disk syncs");
@@ -163,10 +172,11 @@ pub(crate) fn store_mark(disk: &SimDisk, mark: u64) -> std::io::Result<()> {
 /// Where a broker among several stores the bounds of its replicas; the real one has its journal for that.
 const BOUNDS: &str = "bounds";
 
-fn read_bounds(disk: &dyn Disk) -> Vec<Offset> {
+fn read_bounds(disk: &dyn Disk) -> BTreeMap<PartitionId, Offset> {
     let bytes = disk.read(&Path::new(LOG_DIR).join(BOUNDS)).unwrap_or_default();
-    let offset = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
-    bytes.chunks_exact(8).map(|bytes| Offset(offset(bytes))).collect()
+    let number = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
+    let bound = |entry: &[u8]| (number(&entry[..8]) as PartitionId, Offset(number(&entry[8..])));
+    bytes.chunks_exact(16).map(bound).collect()
 }
 
 /// The broker's one log directory.
@@ -188,15 +198,14 @@ impl LogDirectory {
         let loading = self.0.begin_loading()?;
         let mut partitions = Vec::new();
         for id in 0..=OFFSETS {
-            let of = Replica { me: BROKER, topic_id: Uuid::from_random([id as u8; 16]) };
-            partitions.push(self.open_partition(
-                id,
-                &of,
-                settings(id),
-                &loading,
-                sync_queue,
-                now,
-            )?);
+            let name = topic_partition(id);
+            let of = Replica {
+                me: BROKER,
+                topic_id: Uuid::from_random([id as u8; 16]),
+                folder: name.clone(),
+                checkpoint: name,
+            };
+            partitions.push(self.open_partition(&of, settings(id), &loading, sync_queue, now)?);
         }
         controller.register(now, loading.clean);
         for partition in &partitions {
@@ -212,50 +221,52 @@ impl LogDirectory {
     pub(crate) fn open_replicas(
         &self,
         me: BrokerId,
+        wanted: impl Iterator<Item = PartitionId>,
         lied: bool,
         settings: &Arc<Settings>,
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
     ) -> Result<OpenedReplicas, StorageError> {
         let mut loading = self.0.begin_loading()?;
-        let of = Replica { me, topic_id: TOPIC_ID };
-        let (mut partitions, mut recalled, mut made_anew) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut partitions, mut recalled) = (BTreeMap::new(), BTreeMap::new());
+        let mut made_anew = Vec::new();
         let bounds = read_bounds(&**self.0.disk());
-        for id in 0..PARTITIONS {
-            let name = topic_partition(id);
-            let is_there = loading.partitions.contains(&name);
+        for id in wanted {
+            let of = Replica::of(me, id);
+            let name = &of.checkpoint;
+            let is_there = loading.partitions.contains(&of.folder);
             let open = |loading: &Loading| {
-                self.open_partition(id, &of, Arc::clone(settings), loading, sync_queue, now)
+                self.open_partition(&of, Arc::clone(settings), loading, sync_queue, now)
             };
-            let begins = loading.log_starts.get(&name).copied().unwrap_or(Offset(0));
+            let begins = loading.log_starts.get(name).copied().unwrap_or(Offset(0));
             let found = if is_there { Some(open(&loading)) } else { None };
             let opened = match found {
                 Some(Ok(partition)) if !lied || is_whole(&partition, begins) => partition,
                 Some(Err(refusal)) if !lied => return Err(refusal),
                 missing_or_damaged => {
                     if missing_or_damaged.is_some() {
-                        remove_replica(&**self.0.disk(), id);
+                        remove_replica(&**self.0.disk(), &of.folder);
                     }
                     made_anew.push(id);
                     // What was noted is of a replica that is gone.
-                    loading.recovery_points.remove(&name);
-                    loading.log_starts.remove(&name);
-                    loading.high_watermarks.remove(&name);
-                    loading.cleaned.remove(&name);
+                    loading.recovery_points.remove(name);
+                    loading.log_starts.remove(name);
+                    loading.high_watermarks.remove(name);
+                    loading.cleaned.remove(name);
                     open(&loading)?
                 }
             };
-            let bound = bounds.get(id).filter(|_| !made_anew.contains(&id)).copied();
+            let bound = bounds.get(&id).filter(|_| !made_anew.contains(&id)).copied();
             if let Some(bound) = bound {
                 opened.recall_committed(bound);
             }
             let end = opened.with_log(|log| log.log_end_offset());
-            recalled.push(bound.unwrap_or(Offset(0)).min(end));
-            partitions.push(opened);
+            recalled.insert(id, bound.unwrap_or(Offset(0)).min(end));
+            partitions.insert(id, opened);
         }
         if !made_anew.is_empty() {
             // Nor does the next process take the new log for the old one, damaged.
-            self.store_offsets_of(&partitions)?;
+            self.store_offsets_of_replicas(&partitions)?;
         }
         let (clean, stopped_in) = (loading.clean, loading.broker_epoch);
         Ok(OpenedReplicas { partitions, bounds: recalled, clean, stopped_in, made_anew })
@@ -263,20 +274,19 @@ impl LogDirectory {
 
     fn open_partition(
         &self,
-        id: PartitionId,
         of: &Replica,
         settings: Arc<Settings>,
         loading: &Loading,
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
     ) -> Result<Arc<Partition>, StorageError> {
-        let name = topic_partition(id);
+        let (name, checkpoint) = (of.folder.clone(), &of.checkpoint);
         let dir = self.0.partition_dir(&name);
         let (disk, config) = (Arc::clone(self.0.disk()), Arc::clone(&settings.log));
         // All of the log was written here, as the product's journal knows: a batch that is missing leaves a gap.
-        let opening = Opening { dense_from: Some(Offset(0)), ..loading.opening(&name, now) };
+        let opening = Opening { dense_from: Some(Offset(0)), ..loading.opening(checkpoint, now) };
         let log = Log::open(disk, dir, config, opening)?;
-        let high_watermark = loading.high_watermarks.get(&name).copied().unwrap_or(Offset(0));
+        let high_watermark = loading.high_watermarks.get(checkpoint).copied().unwrap_or(Offset(0));
         let queue = Arc::clone(sync_queue);
         Ok(Partition::new(name, of.topic_id, of.me, log, settings, high_watermark, queue))
     }
@@ -286,9 +296,23 @@ impl LogDirectory {
         &self,
         partitions: &[Arc<Partition>],
     ) -> Result<(), StorageError> {
+        let named = partitions.iter().map(|it| (it.topic_partition().clone(), &**it));
+        self.store_offsets(&named.collect::<Vec<_>>())
+    }
+
+    /// The same of a broker among several.
+    pub(crate) fn store_offsets_of_replicas(
+        &self,
+        partitions: &BTreeMap<PartitionId, Arc<Partition>>,
+    ) -> Result<(), StorageError> {
+        let named = partitions.iter().map(|(at, it)| (checkpoint_name_of(*at), &**it));
+        self.store_offsets(&named.collect::<Vec<_>>())
+    }
+
+    fn store_offsets(&self, named: &[(TopicPartition, &Partition)]) -> Result<(), StorageError> {
         let store = |name, offset: &dyn Fn(&Partition) -> Offset| {
-            let of = |p: &Arc<Partition>| (p.topic_partition().clone(), offset(p));
-            self.0.store_offsets(name, &partitions.iter().map(of).collect())
+            let of = |(name, p): &(TopicPartition, &Partition)| (name.clone(), offset(p));
+            self.0.store_offsets(name, &named.iter().map(of).collect())
         };
         store(checkpoint::RECOVERY_POINT, &|p| p.with_log(Log::recovery_point))?;
         store(checkpoint::LOG_START, &|p| p.with_log(Log::log_start_offset))?;
@@ -297,9 +321,15 @@ impl LogDirectory {
     }
 
     /// Stores the bounds of all replicas, durably, as the journal does every second.
-    pub(crate) fn store_bounds(&self, partitions: &[Arc<Partition>]) -> std::io::Result<()> {
-        let offsets = partitions.iter().map(|partition| partition.high_watermark());
-        let bytes: Vec<u8> = offsets.flat_map(|offset| offset.0.to_be_bytes()).collect();
+    pub(crate) fn store_bounds(
+        &self,
+        partitions: &BTreeMap<PartitionId, Arc<Partition>>,
+    ) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        for (at, partition) in partitions {
+            bytes.extend_from_slice(&(*at as u64).to_be_bytes());
+            bytes.extend_from_slice(&partition.high_watermark().0.to_be_bytes());
+        }
         self.0.disk().write_atomically(&Path::new(LOG_DIR).join(BOUNDS), &bytes)
     }
 

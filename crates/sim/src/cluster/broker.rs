@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 use metadata::decide::{BrokerRef, EmptyReplica, NewIsr};
 use metadata::{ClusterImage, PartitionImage};
 use model::{
-    BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex,
-    Timestamp, TopicId, Uuid,
+    BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, Timestamp, Uuid,
 };
 use node::fetcher::{Effects, Event, Fetcher, Key};
 use partition::{
@@ -21,11 +20,13 @@ use storage::disk::SimDisk;
 use super::controller::min_insync_of;
 use super::fetches::{self, FETCH_BYTES_MAX, Found};
 use super::plan::ClusterPlan;
+use super::topics::{TopicIncarnation, key_of, partition_of};
 use crate::broker::Woken;
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
+use crate::plan::PARTITIONS;
 use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
 use crate::syncs::Syncs;
 
@@ -77,10 +78,9 @@ pub(crate) struct ClusterBroker {
     pub(crate) out_of_reach: BTreeSet<PartitionId>,
     pub(super) log_dir: LogDirectory,
     durability: Durability,
-    pub(super) partitions: Vec<Arc<Partition>>,
+    pub(super) partitions: BTreeMap<PartitionId, Arc<Partition>>,
     /// Bounds of truncations that the process before stored, as far as their records are there.
-    pub(super) bounds: Vec<Offset>,
-    pub(super) topic_id: TopicId,
+    pub(super) bounds: BTreeMap<PartitionId, Offset>,
     /// The image that was last acted upon, and its number.
     pub(super) image: Arc<ClusterImage>,
     /// What became of proposals, by the number of entries that must have been acted upon before it counts.
@@ -123,9 +123,9 @@ impl ClusterBroker {
         let sync_queue = Syncs::new();
         let settings =
             cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
-        let opened = log_dir.open_replicas(id, lied, &settings, &sync_queue, now)?;
+        let wanted = TopicIncarnation::FIRST.partitions(PARTITIONS);
+        let opened = log_dir.open_replicas(id, wanted, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, bounds, clean, stopped_in, made_anew } = opened;
-        let topic_id = partitions[0].topic_id();
         Ok(ClusterBroker {
             id,
             epoch: BrokerEpoch(-1),
@@ -138,7 +138,6 @@ impl ClusterBroker {
             durability: plan.durability,
             partitions,
             bounds,
-            topic_id,
             image: Arc::default(),
             isr_answers: Vec::new(),
             assigned: BTreeMap::new(),
@@ -161,13 +160,13 @@ impl ClusterBroker {
 
     /// Who leads a partition, and in which leader epoch, as far as this broker knows: what it answers to Metadata.
     pub(crate) fn leader_of(&self, partition: PartitionId) -> Option<(BrokerId, LeaderEpoch)> {
-        let state = state_of(&self.image, self.topic_id, partition)?;
+        let state = state_of(&self.image, partition)?;
         state.has_leader().then_some((state.leader, state.leader_epoch))
     }
 
     /// State of a partition in the image that was last acted upon.
     pub(crate) fn known_state(&self, partition: PartitionId) -> Option<&PartitionImage> {
-        state_of(&self.image, self.topic_id, partition)
+        state_of(&self.image, partition)
     }
 
     /// Refuses a batch that another leader's followers would drop.
@@ -175,19 +174,26 @@ impl ClusterBroker {
         self.answer(address, Response::Produced(Err(Refused::Retriable)));
     }
 
-    pub(crate) fn partition(&self, partition: PartitionId) -> &Arc<Partition> {
-        &self.partitions[partition]
+    /// The replica of a partition, if its log is open.
+    pub(crate) fn partition(&self, partition: PartitionId) -> Option<&Arc<Partition>> {
+        self.partitions.get(&partition)
+    }
+
+    /// End of the log of a replica; 0 without one.
+    pub(crate) fn log_end(&self, partition: PartitionId) -> Offset {
+        let end = |it: &Arc<Partition>| it.with_log(storage::Log::log_end_offset);
+        self.partition(partition).map_or(Offset(0), end)
     }
 
     /// Syncs and closes all logs, and leaves the clean marker: not if the process before was not stopped cleanly and the
     /// controller was never told, or the next one would be believed to have lost nothing (R11).
     pub(crate) fn stop_cleanly(mut self) -> Result<(), PartitionError> {
         self.syncing.drain(..).try_for_each(|sync| sync.run().map(drop))?;
-        for partition in &self.partitions {
+        for partition in self.partitions.values() {
             partition.close()?;
         }
         self.log_dir.store_bounds(&self.partitions).expect("a healthy disk takes a small file");
-        self.log_dir.store_offsets_of(&self.partitions)?;
+        self.log_dir.store_offsets_of_replicas(&self.partitions)?;
         let registered = Some(self.epoch).filter(|epoch| epoch.0 >= 0);
         // A process that was never registered has changed nothing.
         match registered.or(self.stopped_in) {
@@ -198,16 +204,18 @@ impl ClusterBroker {
 
     /// The disk of one partition fails.
     pub(crate) fn fail(&mut self, partition: PartitionId) {
-        self.partitions[partition].fail();
-        self.out_of_reach.insert(partition);
+        if let Some(replica) = self.partitions.get(&partition) {
+            replica.fail();
+            self.out_of_reach.insert(partition);
+        }
     }
 
     /// Replicas out of reach of which the controller does not know yet what it has to know.
     pub(crate) fn to_give_up(&self) -> Vec<PartitionId> {
         let is_news = |at: &PartitionId| {
-            let index = PartitionIndex(*at as i32);
-            let is_noted = self.image.is_offline(self.id, self.topic_id, index);
-            let state = state_of(&self.image, self.topic_id, *at);
+            let Key { topic_id, partition } = key_of(*at);
+            let is_noted = self.image.is_offline(self.id, topic_id, partition);
+            let state = state_of(&self.image, *at);
             state.is_some_and(|state| match self.image.has_offline_replicas() {
                 true => state.replicas.contains(&self.id) && !is_noted,
                 false => node::roles::is_given_up(state, self.id),
@@ -236,8 +244,8 @@ impl ClusterBroker {
             return Vec::new();
         }
         let counted = |at: &PartitionId| {
-            let state = state_of(&self.image, self.topic_id, *at)?;
-            let Key { topic_id, partition } = self.key(*at);
+            let state = state_of(&self.image, *at)?;
+            let Key { topic_id, partition } = key_of(*at);
             let partition_epoch = Some(state.partition_epoch);
             Some(EmptyReplica { topic_id, partition, partition_epoch })
         };
@@ -247,9 +255,8 @@ impl ClusterBroker {
     /// Whether it is about to stop, as everybody knows, and leads nothing that others could.
     pub(crate) fn has_handed_over(&self) -> bool {
         let knows = self.image.broker(self.id).is_some_and(|known| known.in_controlled_shutdown);
-        let leads =
-            |at| state_of(&self.image, self.topic_id, at).is_some_and(|s| s.leader == self.id);
-        knows && !(0..self.partitions.len()).any(leads)
+        let leads = |at| state_of(&self.image, at).is_some_and(|s| s.leader == self.id);
+        knows && !self.partitions.keys().copied().any(leads)
     }
 
     /// Acts upon an image, unless it is of a time before this process was registered.
@@ -265,12 +272,13 @@ impl ClusterBroker {
             self.retention_bytes,
             self.lag_ms,
         );
-        for partition in &self.partitions {
+        for partition in self.partitions.values() {
             let stricter = node::roles::until_role(&partition.settings(), &settings);
             stricter.into_iter().for_each(|stricter| partition.set_settings(Arc::new(stricter)));
         }
-        for at in 0..self.partitions.len() {
-            let state = state_of(image, self.topic_id, at);
+        let replicas: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        for at in replicas {
+            let state = state_of(image, at);
             let Some(state) = state.filter(|state| state.replicas.contains(&self.id)) else {
                 self.made_anew.retain(|anew| *anew != at);
                 continue;
@@ -281,26 +289,22 @@ impl ClusterBroker {
                 }
                 self.made_anew.retain(|anew| *anew != at);
             }
-            let key = self.key(at);
+            let key = key_of(at);
             let named = (key.topic_id, key.partition);
             let assignment = node::roles::assignment(image, named, state);
             if self.assigned.get(&at) != Some(&assignment) {
                 self.assigned.insert(at, assignment.clone());
                 let leader = assignment.leader;
-                self.partitions[at].assign(assignment, now);
+                self.partitions[&at].assign(assignment, now);
                 self.follow(key, leader, now, clock);
             }
         }
-        for partition in &self.partitions {
+        for partition in self.partitions.values() {
             if partition.settings().min_insync_replicas != settings.min_insync_replicas {
                 partition.set_settings(Arc::clone(&settings));
             }
         }
         self.look(now, clock);
-    }
-
-    fn key(&self, at: PartitionId) -> Key {
-        Key { topic_id: self.topic_id, partition: PartitionIndex(at as i32) }
     }
 
     /// Fetches the partition from this leader from now on, and from no other.
@@ -311,7 +315,7 @@ impl ClusterBroker {
             self.step(other, now, clock, Event::Leave(key));
         }
         if leader != BrokerId::NONE && leader != self.id {
-            let partition = Arc::clone(&self.partitions[key.partition.0 as usize]);
+            let partition = Arc::clone(&self.partitions[&place_of(&key)]);
             self.fetchers.entry(leader).or_insert_with(|| Fetcher::new(leader));
             self.step(leader, now, clock, Event::Follow(key, partition));
         }
@@ -358,14 +362,14 @@ impl ClusterBroker {
         let Effects {
             ask, syncs, cuts, start_overs, gaps, deletions, failures, refused, anew, ..
         } = effects;
-        self.unable_to_begin.extend(anew.iter().map(|(key, ..)| key.partition.0 as usize));
-        self.refused.extend(refused.iter().map(|(key, ..)| key.partition.0 as usize));
+        self.unable_to_begin.extend(anew.iter().map(|(key, ..)| place_of(key)));
+        self.refused.extend(refused.iter().map(|(key, ..)| place_of(key)));
         for (key, _) in gaps {
             // Nothing is compacted here, and nothing mended.
             let what = format!("{} gets {key:?} from {leader} with offsets missing", self.id);
-            self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
+            self.broken = Some((place_of(&key), (Invariant::ReplicasAgree, what)));
         }
-        let is_in_reach = |key: &Key| !self.out_of_reach.contains(&(key.partition.0 as usize));
+        let is_in_reach = |key: &Key| !self.out_of_reach.contains(&place_of(key));
         let cuts: Vec<_> = cuts.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         let start_overs: Vec<_> =
             start_overs.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
@@ -374,7 +378,7 @@ impl ClusterBroker {
         syncs.iter().for_each(|partition| partition.request_sync());
         if let Some(ask) = ask {
             let who = BrokerRef { broker: self.id, epoch: self.epoch };
-            let known = |key: &Key| self.partitions[key.partition.0 as usize].high_watermark();
+            let known = |key: &Key| self.partitions[&place_of(key)].high_watermark();
             let frame = fetches::write_request(&ask, who, known);
             self.outgoing.push(Outgoing::Fetch(leader, ask.number, frame));
         }
@@ -382,10 +386,9 @@ impl ClusterBroker {
         for (key, partition, cut) in cuts {
             if cut.takes_committed {
                 let what = format!("{} of {key:?} cuts committed records at {}", self.id, cut.to);
-                self.broken =
-                    Some((key.partition.0 as usize, (Invariant::CommittedIsNotCut, what)));
+                self.broken = Some((place_of(&key), (Invariant::CommittedIsNotCut, what)));
             }
-            self.check_bound(key.partition.0 as usize, cut.to);
+            self.check_bound(place_of(&key), cut.to);
             let made = partition.cut(cut.to);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
@@ -393,7 +396,7 @@ impl ClusterBroker {
             let made = partition.start_over(epoch, start);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
             // In the product's journal before; here no crash comes in between.
-            let stored = self.log_dir.store_offsets_of(&self.partitions);
+            let stored = self.log_dir.store_offsets_of_replicas(&self.partitions);
             self.is_failed |= stored.is_err_and(|error| error.is_fatal());
         }
         for (_, partition, start) in deletions {
@@ -412,7 +415,7 @@ impl ClusterBroker {
             self.is_failed |= is_fatal(&error);
             if let PartitionError::Batch(_) | PartitionError::Replicated(_) = error {
                 let what = format!("{} cannot take {key:?} from {leader}: {error}", self.id);
-                self.broken = Some((key.partition.0 as usize, (Invariant::ReplicasAgree, what)));
+                self.broken = Some((place_of(&key), (Invariant::ReplicasAgree, what)));
             }
         }
         changed
@@ -420,7 +423,8 @@ impl ClusterBroker {
 
     /// Deletes records of a partition that this broker leads, and waits until they are deleted everywhere.
     pub(crate) fn delete_records(&mut self, partition: PartitionId, to: Offset) {
-        match self.partitions[partition].delete_records(Some(to)) {
+        let Some(replica) = self.partition(partition) else { return };
+        match replica.delete_records(Some(to)) {
             Ok(start) => {
                 let woken = Arc::<Woken>::default();
                 woken.set();
@@ -434,11 +438,11 @@ impl ClusterBroker {
     /// Makes log starts durable; later, if there is no room now.
     pub(crate) fn commit_starts(&mut self) {
         let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
-        let starts: Vec<Offset> = self.partitions.iter().map(starts).collect();
-        match self.log_dir.store_offsets_of(&self.partitions) {
+        let starts: Vec<Offset> = self.partitions.values().map(starts).collect();
+        match self.log_dir.store_offsets_of_replicas(&self.partitions) {
             Ok(()) => self
                 .partitions
-                .iter()
+                .values()
                 .zip(starts)
                 .for_each(|(partition, start)| partition.log_start_synced(start)),
             Err(error) => {
@@ -451,13 +455,13 @@ impl ClusterBroker {
     /// Deletes segments that are past their retention; returns what logs start at then.
     pub(crate) fn retain(&mut self, clock: Timestamp) -> Vec<(PartitionId, Offset)> {
         let mut starts = Vec::new();
-        for at in (0..self.partitions.len()).filter(|at| !self.out_of_reach.contains(at)) {
-            let partition = Arc::clone(&self.partitions[at]);
+        let is_in_reach = |(at, _): &(&PartitionId, _)| !self.out_of_reach.contains(at);
+        for (at, partition) in self.partitions.iter().filter(is_in_reach) {
             let retained = partition.plan_retention(clock).and_then(|start| {
                 let Some(start) = start else { return Ok(()) };
-                starts.push((at, start));
+                starts.push((*at, start));
                 partition.maintain(|log, _| log.delete_records_before(start))?;
-                self.log_dir.store_offsets_of(&self.partitions)?;
+                self.log_dir.store_offsets_of_replicas(&self.partitions)?;
                 partition.log_start_synced(start);
                 partition.retain_from(start).map(drop)
             });
@@ -469,7 +473,7 @@ impl ClusterBroker {
     /// Whether no DeleteRecords request waits, and all log starts are durable.
     pub(crate) fn has_deleted(&self) -> bool {
         let is_durable = |partition: &Arc<Partition>| partition.unsynced_log_start().is_none();
-        self.deleting.is_empty() && self.partitions.iter().all(is_durable)
+        self.deleting.is_empty() && self.partitions.values().all(is_durable)
     }
 
     /// Answers another broker's fetch, frame by frame. Fails if it cannot be read.
@@ -482,9 +486,8 @@ impl ClusterBroker {
         let request = fetches::Request::read(frame, from)?;
         let mut found = Vec::new();
         for (key, wanted) in &request.wanted {
-            let at = key.partition.0 as usize;
-            let known = self.partitions.get(at).filter(|_| key.topic_id == self.topic_id);
-            let Some(partition) = known.cloned() else {
+            let replica = partition_of(*key).and_then(|at| self.partition(at));
+            let Some(partition) = replica.cloned() else {
                 found.push(Found::Failed(ErrorCode::UnknownTopicId, None));
                 continue;
             };
@@ -501,7 +504,7 @@ impl ClusterBroker {
 
     /// A follower has fetched: outside the ISR it counts as caught up by what it had in this very registration.
     fn check_caught_up(&mut self, partition: &Partition, fetch: &FollowerFetch) {
-        let at = partition.topic_partition().partition.0 as usize;
+        let at = place_of(&key_in(partition));
         let first = (fetch.broker_epoch, fetch.now);
         let since = self.fetched_since.entry((at, fetch.follower)).or_insert(first);
         if since.0 < fetch.broker_epoch {
@@ -531,7 +534,7 @@ impl ClusterBroker {
             Err(error) => {
                 if let PartitionError::FollowerAhead { .. } = error {
                     let what = format!("at broker {}: {error}", self.id);
-                    let at = partition.topic_partition().partition.0 as usize;
+                    let at = place_of(&key_in(partition));
                     self.broken = Some((at, (Invariant::ReplicasAgree, what)));
                 }
                 self.is_failed |= is_fatal(&error);
@@ -556,7 +559,10 @@ impl ClusterBroker {
         mut records: Vec<u8>,
     ) {
         let how = Append { acks, now: clock, internal: false };
-        let appended = match self.partitions[partition].append(&mut records, how) {
+        let Some(replica) = self.partition(partition).cloned() else {
+            return self.answer(address, Response::Produced(Err(Refused::Retriable)));
+        };
+        let appended = match replica.append(&mut records, how) {
             Ok(appended) => appended,
             Err(error) => {
                 let refused = self.refuse(&error);
@@ -566,7 +572,7 @@ impl ClusterBroker {
         if acks != Acks::All {
             return self.answer(address, Response::Produced(Ok(appended.base_offset)));
         }
-        self.partitions[partition].want_committed(appended.needed);
+        replica.want_committed(appended.needed);
         let waiting = Waiting { address, partition, appended, woken: Arc::default() };
         waiting.woken.set();
         self.waiting.push(waiting);
@@ -590,7 +596,7 @@ impl ClusterBroker {
         known: LeaderEpoch,
         offset: Offset,
     ) -> Result<Fetched, Refused> {
-        let partition = Arc::clone(&self.partitions[partition]);
+        let partition = self.partition(partition).cloned().ok_or(Refused::Retriable)?;
         let request = ReadRequest {
             known_epoch: Some(known),
             ..ReadRequest::at(offset, FETCH_BYTES_MAX, Isolation::Committed)
@@ -631,15 +637,18 @@ impl ClusterBroker {
     pub(crate) fn isr_answered(&mut self, count: usize, asked: NewIsr, answer: IsrAnswer) {
         if answer == IsrAnswer::Unknown {
             // It is not waited for any longer.
-            self.isr_answers.retain(|(_, held, _)| held.partition != asked.partition);
+            let named = |of: &NewIsr| (of.topic_id, of.partition);
+            self.isr_answers.retain(|(_, held, _)| named(held) != named(&asked));
             return self.tell_answer(&asked, answer);
         }
         self.isr_answers.push((count, asked, answer));
     }
 
     fn tell_answer(&self, asked: &NewIsr, answer: IsrAnswer) {
-        let at = asked.partition.0 as usize;
-        self.partitions[at].isr_answered(asked.leader_epoch, asked.partition_epoch, answer);
+        let key = Key { topic_id: asked.topic_id, partition: asked.partition };
+        if let Some(replica) = partition_of(key).and_then(|at| self.partition(at)) {
+            replica.isr_answered(asked.leader_epoch, asked.partition_epoch, answer);
+        }
     }
 
     /// So many entries of the metadata's log have been acted upon.
@@ -651,7 +660,7 @@ impl ClusterBroker {
 
     /// Time has gone by.
     pub(crate) fn tick(&mut self, now: Moment, clock: Timestamp) {
-        for partition in &self.partitions {
+        for partition in self.partitions.values() {
             partition.tick(now);
         }
         self.look(now, clock);
@@ -669,11 +678,12 @@ impl ClusterBroker {
         for deleting in std::mem::take(&mut self.deleting) {
             self.settle_deletion(deleting);
         }
-        for (at, partition) in self.partitions.iter().enumerate() {
+        for (at, partition) in &self.partitions {
             let Some(proposal) = partition.take_proposal() else { continue };
+            let Key { topic_id, partition } = key_of(*at);
             self.outgoing.push(Outgoing::Isr(NewIsr {
-                topic_id: self.topic_id,
-                partition: PartitionIndex(at as i32),
+                topic_id,
+                partition,
                 leader_epoch: proposal.leader_epoch,
                 partition_epoch: proposal.partition_epoch,
                 isr: proposal
@@ -696,7 +706,8 @@ impl ClusterBroker {
         if !deleting.woken.take() {
             return self.deleting.push(deleting);
         }
-        let (partition, waker) = (&self.partitions[deleting.partition], deleting.woken.waker());
+        let (replica, waker) = (self.partition(deleting.partition), deleting.woken.waker());
+        let Some(partition) = replica else { return };
         let mut cx = Context::from_waker(&waker);
         match partition.poll_deleted(&mut cx, deleting.start, &mut deleting.key) {
             Poll::Pending => self.deleting.push(deleting),
@@ -710,7 +721,9 @@ impl ClusterBroker {
 
     fn settle(&mut self, waiting: Waiting) {
         let Waiting { address, partition, appended, ref woken } = waiting;
-        let partition = Arc::clone(&self.partitions[partition]);
+        let Some(partition) = self.partition(partition).cloned() else {
+            return self.answer(address, Response::Produced(Err(Refused::Retriable)));
+        };
         let produced = loop {
             match partition.fate(appended.needed, appended.epoch) {
                 Fate::Committed => break Ok(appended.base_offset),
@@ -725,14 +738,17 @@ impl ClusterBroker {
         self.answer(address, Response::Produced(produced));
     }
 
+    /// Start of the log of a replica; 0 without one.
     pub(crate) fn log_start(&self, partition: PartitionId) -> Offset {
-        self.partitions[partition].with_log(|log| log.log_start_offset())
+        let start = |it: &Arc<Partition>| it.with_log(storage::Log::log_start_offset);
+        self.partition(partition).map_or(Offset(0), start)
     }
 
     /// All bytes of a replica's log from an offset on, whatever its role.
     pub(crate) fn log_bytes(&self, partition: PartitionId, from: Offset) -> Vec<u8> {
         let from = from.max(self.log_start(partition));
-        read_all(&self.partitions[partition], from).expect("a replica can be read")
+        let replica = self.partition(partition).expect("the replica is open");
+        read_all(replica, from).expect("a replica can be read")
     }
 }
 
@@ -755,12 +771,19 @@ pub(crate) fn read_all(partition: &Partition, mut from: Offset) -> Result<Vec<u8
 }
 
 /// What an image says of a partition.
-pub(crate) fn state_of(
-    image: &ClusterImage,
-    topic: TopicId,
-    at: PartitionId,
-) -> Option<&PartitionImage> {
-    image.topic_by_id(topic)?.partition(PartitionIndex(at as i32))
+pub(crate) fn state_of(image: &ClusterImage, at: PartitionId) -> Option<&PartitionImage> {
+    let Key { topic_id, partition } = key_of(at);
+    image.topic_by_id(topic_id)?.partition(partition)
+}
+
+/// The partition that a broker of this run means by a key.
+fn place_of(key: &Key) -> PartitionId {
+    partition_of(*key).expect("brokers have partitions of this run only")
+}
+
+fn key_in(partition: &Partition) -> Key {
+    let partition_index = partition.topic_partition().partition;
+    Key { topic_id: partition.topic_id(), partition: partition_index }
 }
 
 /// Whether the disk failed. Without room nothing was done, and it is tried again.

@@ -1,15 +1,15 @@
 //! What clients have to do with a cluster: connections, whom they ask, and what they are told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use model::{ErrorCode, LeaderEpoch, Timestamp};
 use partition::Acks;
 
+use super::topics::partitions_in;
 use super::{Cluster, Event, number_of, sick};
 use crate::history::Broken;
-use crate::message::{ClientId, Request, Response};
+use crate::message::{ClientId, PartitionId, Request, Response};
 use crate::network::{Address, Link};
-use crate::plan::PARTITIONS;
 
 /// A client's connections, and the answers that wait for those to earlier requests.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Wire {
     pub(super) link: Link,
     pending: VecDeque<(u64, Option<Response>)>,
     /// Who leads which partition, as it was last told, and in which leader epoch: never an older one than before.
-    leaders: [Option<(usize, LeaderEpoch)>; PARTITIONS],
+    leaders: BTreeMap<PartitionId, (usize, LeaderEpoch)>,
     /// What it saw cannot go on: an election has cost what it knew, and it was allowed to.
     pub(super) is_abandoned: bool,
     /// Send time of the first request that waits for an answer.
@@ -100,10 +100,11 @@ impl Cluster {
         else {
             return;
         };
-        for (at, known) in self.wires[client].leaders.iter_mut().enumerate() {
-            let told = broker.leader_of(at).map(|(leader, epoch)| (number_of(leader), epoch));
-            if told.is_some_and(|told| known.is_none_or(|known| told.1 >= known.1)) {
-                *known = told;
+        let leaders = &mut self.wires[client].leaders;
+        for at in partitions_in(&broker.image) {
+            let Some((leader, epoch)) = broker.leader_of(at) else { continue };
+            if leaders.get(&at).is_none_or(|(_, known)| epoch >= *known) {
+                leaders.insert(at, (number_of(leader), epoch));
             }
         }
     }
@@ -112,7 +113,7 @@ impl Cluster {
     fn leader_for(&self, client: ClientId, request: &Request) -> Option<(usize, LeaderEpoch)> {
         match request {
             Request::Produce { partition, .. } | Request::Fetch { partition, .. } => {
-                self.wires[client].leaders[*partition]
+                self.wires[client].leaders.get(partition).copied()
             }
             _ => Some((0, LeaderEpoch::NONE)),
         }
@@ -210,7 +211,7 @@ impl Cluster {
                 self.consumers[client - self.plan.producers].receive(response, &mut self.history)
             }
         };
-        if delivered.is_err() && self.truth.forgiven.contains(&true) {
+        if delivered.is_err() && !self.truth.forgiven.is_empty() {
             self.wires[client].is_abandoned = true;
             return Ok(true);
         }

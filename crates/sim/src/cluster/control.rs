@@ -15,7 +15,8 @@ use super::elections::ENDS_WAIT_MS;
 use super::forwarded::Forwarded;
 use super::network::Body;
 use super::sick::SickEvent;
-use super::{Cluster, Event, Process, id_of, quorum};
+use super::topics::partition_of;
+use super::{Cluster, Event, Process, id_of, named, quorum};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::start::noted_processes;
@@ -114,7 +115,8 @@ impl Cluster {
         if let (Some(id), Told::Altered(wish, _)) = (active.controller.another_member(&told), &told)
         {
             let what = format!("another registration of {id} joins: {wish:?}");
-            let broken = (wish.partition.0 as usize, (Invariant::StatesAreSound, what));
+            let at = partition_of(named(wish)).expect("it is a partition of this run");
+            let broken = (at, (Invariant::StatesAreSound, what));
             self.members[member].broker.as_mut().expect("it decides").broken = Some(broken);
         }
         // An answer without news waits for an entry as well: it is of a controller that still is one.

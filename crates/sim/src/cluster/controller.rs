@@ -21,6 +21,7 @@ use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp,
 use node::probe_book::ProbeBook;
 use partition::{IsrAnswer, IsrDecision};
 
+use super::topics::index_of;
 use super::{forwarded, sick};
 use crate::controller::CLUSTER_ID;
 use crate::message::PartitionId;
@@ -391,7 +392,7 @@ fn isr_answer(answer: Altered) -> IsrAnswer {
 
 /// A person's request for a leader of one partition.
 pub(super) fn elect_uncleanly(at: PartitionId) -> Ask {
-    let partitions = Some(vec![(TOPIC.to_owned(), PartitionIndex(at as i32))]);
+    let partitions = Some(vec![(TOPIC.to_owned(), index_of(at))]);
     Ask::Elect(ElectLeaders { kind: ElectionKind::Unclean, partitions })
 }
 

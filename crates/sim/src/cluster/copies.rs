@@ -4,22 +4,24 @@
 //! such a directory lacks what was acknowledged since, and the controller may count it as complete. It may lead only if no other
 //! complete replica could be reached while the election waited.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fastrand::Rng;
-use model::{BrokerId, Durability, Timestamp};
-use node::MarkKeeper;
+use model::{BrokerId, Durability, Offset, Timestamp};
+use node::{Key, MarkKeeper};
 use storage::disk::SimDisk;
 
 use super::deletions::Deletions;
 use super::elections::ENDS_WAIT_MS;
 use super::member::directory_of;
 use super::plan::ClusterPlan;
+use super::topics::partition_of;
 use super::{Cluster, Event, Process, id_of, number_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::machine::Stop;
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
-use crate::start::{self, TOPIC_ID, noted_processes, read_mark};
+use crate::start::{self, noted_processes, read_mark};
 
 /// A broker that has been connected, awake and unfenced for so long has answered a request for log ends, in milliseconds.
 const REACHED_AFTER_MS: i64 = 250;
@@ -46,7 +48,7 @@ pub(super) struct Copies {
     /// Random numbers for marks, so that a run without marks is the same run as before there were any.
     marks_random: Rng,
     /// Since when the committed metadata has had an election by log ends, by partition.
-    pending_since: [Option<Timestamp>; PARTITIONS],
+    pending_since: BTreeMap<PartitionId, Timestamp>,
 }
 
 /// The copy of a broker's directory, and what else is known of the directories of one machine.
@@ -88,14 +90,14 @@ impl Copies {
         let every_ms = if costs { every_ms } else { 0 };
         let mut marks_random = Rng::with_seed(seed ^ MARKS_NUMBERS);
         let marks_raised_one_in = [1, 40, 0, 0][marks_random.usize(0..4)];
-        let pending_since = [None; PARTITIONS];
+        let pending_since = BTreeMap::new();
         Copies { random, every_ms, marks_raised_one_in, marks_random, pending_since }
     }
 
     /// No directory is copied.
     pub(super) fn none() -> Copies {
         let (random, marks_random) = (Rng::with_seed(0), Rng::with_seed(0));
-        let pending_since = [None; PARTITIONS];
+        let pending_since = BTreeMap::new();
         Copies { random, every_ms: 0, marks_raised_one_in: 1, marks_random, pending_since }
     }
 }
@@ -208,12 +210,12 @@ impl Cluster {
         let id = id_of(process.broker);
         let images = self.possible_images();
         let counts = |at: PartitionId| {
-            let state = |image| super::broker::state_of(image, TOPIC_ID, at);
+            let state = |image| super::broker::state_of(image, at);
             images.iter().filter_map(state).any(|state| state.is_complete(id))
         };
-        let has_all =
-            |at: PartitionId| broker.partition(at).synced_end().1 >= self.history.known_end(at);
-        if (0..PARTITIONS).all(|at| has_all(at) || !counts(at)) {
+        let synced = |at| broker.partition(at).map_or(Offset(0), |it| it.synced_end().1);
+        let has_all = |at: PartitionId| synced(at) >= self.history.known_end(at);
+        if self.partitions().all(|at| has_all(at) || !counts(at)) {
             self.members[process.broker].copied.is_stale = false;
             self.trace.note(self.now, format_args!("{process:?} has everything again"));
         }
@@ -248,10 +250,12 @@ impl Cluster {
             return;
         }
         let pending = self.truth.image.pending_elections();
-        for at in 0..PARTITIONS {
-            let is_pending = pending.iter().any(|of| of.partition.0 as usize == at);
-            let since = &mut self.copies.pending_since[at];
-            *since = if is_pending { Some(since.unwrap_or(self.now)) } else { None };
+        let named = |(topic_id, partition)| partition_of(Key { topic_id, partition });
+        let pending = pending.iter().filter_map(|of| named((of.topic_id, of.partition)));
+        let pending: BTreeSet<PartitionId> = pending.collect();
+        self.copies.pending_since.retain(|at, _| pending.contains(at));
+        for at in pending {
+            self.copies.pending_since.entry(at).or_insert(self.now);
         }
     }
 
@@ -264,13 +268,13 @@ impl Cluster {
         leader: BrokerId,
     ) -> Result<(), Broken> {
         let Some(broker) = &self.members[number_of(leader)].broker else { return Ok(()) };
-        let end = broker.partition(at).with_log(|log| log.log_end_offset());
+        let end = broker.log_end(at);
         let acked = self.history.known_end(at);
-        if end >= acked || self.truth.forgiven[at] {
+        if end >= acked || self.truth.forgiven.contains(&at) {
             return Ok(());
         }
-        let since = self.copies.pending_since[at];
-        let has_waited = since.is_some_and(|since| self.now.ms_since(since) >= ENDS_WAIT_MS);
+        let since = self.copies.pending_since.get(&at);
+        let has_waited = since.is_some_and(|since| self.now.ms_since(*since) >= ENDS_WAIT_MS);
         let others = old.replicas.iter().filter(|id| **id != leader && old.is_complete(**id));
         for other in others {
             let member = &self.members[number_of(*other)];
@@ -279,9 +283,10 @@ impl Cluster {
                 .reachable_since
                 .is_some_and(|since| self.now.ms_since(since) >= REACHED_AFTER_MS);
             let serves = |broker: &super::ClusterBroker| !broker.out_of_reach.contains(&at);
-            let has_more = member.broker.as_ref().is_none_or(|broker| {
-                broker.partition(at).with_log(|log| log.log_end_offset()) > end && serves(broker)
-            });
+            let has_more = member
+                .broker
+                .as_ref()
+                .is_none_or(|broker| broker.log_end(at) > end && serves(broker));
             if has_more && !member.copied.is_stale && (is_reached || !has_waited) {
                 let what = format!(
                     "the copy at {leader} leads {at}, ends at {end}, {acked} is acknowledged, and {other} is complete: {old:?}"
@@ -290,7 +295,7 @@ impl Cluster {
             }
         }
         self.trace.note(self.now, format_args!("{at}: only a copy could be reached: {leader}"));
-        self.truth.forgiven[at] = true;
+        self.truth.forgiven.insert(at);
         self.history.forgive(at);
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! Records that are deleted from the front of logs: by DeleteRecords, which a client waits for, and by retention, which
 //! each broker does alone. An acknowledged deletion must hold on each later leader (KIP-107).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use fastrand::Rng;
 use model::Offset;
-use partition::Status;
+use partition::{Partition, Status};
 
 use super::{Cluster, ClusterBroker, ClusterPlan, Event, Process, id_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
 
 /// Tells these random numbers from those of the same seed that all else is made of.
 const OWN_NUMBERS: u64 = 0xde1e7e;
@@ -26,7 +28,7 @@ pub(super) struct Deletions {
     /// `retention.bytes` of the topic; -1 for none.
     pub(super) retention_bytes: i64,
     /// By partition: every record below was deleted, as a client was told.
-    acknowledged: [Offset; PARTITIONS],
+    acknowledged: BTreeMap<PartitionId, Offset>,
 }
 
 impl Deletions {
@@ -41,12 +43,12 @@ impl Deletions {
             0 => -1,
             _ => [-1, -1, RETENTION_BYTES][random.usize(0..3)],
         };
-        Deletions { random, every_ms, retention_bytes, acknowledged: Default::default() }
+        Deletions { random, every_ms, retention_bytes, acknowledged: BTreeMap::new() }
     }
 
     /// No records are deleted.
     pub(super) fn none() -> Deletions {
-        let (random, acknowledged) = (Rng::with_seed(0), Default::default());
+        let (random, acknowledged) = (Rng::with_seed(0), BTreeMap::new());
         Deletions { random, every_ms: 0, retention_bytes: -1, acknowledged }
     }
 }
@@ -70,15 +72,19 @@ impl Cluster {
     /// A client deletes records at a broker that takes itself for the leader.
     pub(super) fn delete_records(&mut self) {
         self.schedule_deletion();
+        let partitions = self.partitions();
         let random = &mut self.deletions.random;
-        let (at, number) = (random.usize(0..PARTITIONS), random.usize(0..self.members.len()));
+        let (at, number) = (random.usize(partitions), random.usize(0..self.members.len()));
         if self.now < self.members[number].paused_until {
             return;
         }
-        let leads = |broker: &&mut ClusterBroker| broker.partition(at).status() == Status::Leading;
-        let Some(broker) = self.members[number].broker.as_mut().filter(leads) else { return };
-        let committed = broker.partition(at).high_watermark();
-        let start = broker.partition(at).with_log(storage::Log::log_start_offset);
+        let Some(broker) = &mut self.members[number].broker else { return };
+        let Some(replica) = broker.partition(at) else { return };
+        if replica.status() != Status::Leading {
+            return;
+        }
+        let committed = replica.high_watermark();
+        let start = replica.with_log(storage::Log::log_start_offset);
         if start >= committed {
             return;
         }
@@ -92,7 +98,7 @@ impl Cluster {
     /// A broker has answered that records are deleted.
     pub(super) fn deleted(&mut self, at: PartitionId, start: Offset) -> Result<(), Broken> {
         self.trace.note(self.now, format_args!("records of {at} below {start} are deleted"));
-        let known = &mut self.deletions.acknowledged[at];
+        let known = self.deletions.acknowledged.entry(at).or_insert(start);
         *known = start.max(*known);
         self.check_leaders()
     }
@@ -103,8 +109,9 @@ impl Cluster {
         at: PartitionId,
         broker: &ClusterBroker,
     ) -> Result<(), Broken> {
-        let log_start = broker.partition(at).durable_log_start();
-        let acknowledged = self.deletions.acknowledged[at];
+        let durable = |replica: &Arc<Partition>| replica.durable_log_start();
+        let log_start = broker.partition(at).map_or(Offset(0), durable);
+        let acknowledged = self.deletions.acknowledged.get(&at).copied().unwrap_or(Offset(0));
         if log_start < acknowledged {
             let what = format!(
                 "{} counts for {at}, durably begins at {log_start}, and {acknowledged} is acknowledged",

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use metadata::decide::BrokerRef;
 use model::{Moment, Timestamp};
+use node::Key;
 use node::log_ends::{self, LogEnd, LogEndsError};
 
 use super::network::Body;
+use super::topics::partition_of;
 use super::{CALL_MS, Cluster, Event, Process, number_of};
-use crate::start::TOPIC_ID;
 
 /// How long an election by log ends waits for complete replicas, in milliseconds.
 pub(super) const ENDS_WAIT_MS: i64 = 600;
@@ -50,9 +51,9 @@ impl Cluster {
         let partitions = log_ends::decode_request(&request)?;
         let Some(broker) = &self.members[number].broker else { return Ok(()) };
         let end_of = |(topic, partition): &node::elections::NamedPartition| -> LogEnd {
-            let at = partition.0.cast_unsigned() as usize;
-            let is_readable = *topic == TOPIC_ID && !broker.out_of_reach.contains(&at);
-            is_readable.then(|| broker.partition(at).synced_end())
+            let at = partition_of(Key { topic_id: *topic, partition: *partition })?;
+            let replica = broker.partition(at).filter(|_| !broker.out_of_reach.contains(&at));
+            replica.map(|replica| replica.synced_end())
         };
         let ends: Vec<LogEnd> = partitions.iter().map(end_of).collect();
         let who = BrokerRef { broker: broker.id, epoch: broker.epoch };

@@ -4,10 +4,10 @@ use metadata::decide::NewIsr;
 use model::{BrokerId, Durability, Timestamp};
 
 use super::controller::require_in_sync;
-use super::{Cluster, Event, id_of, number_of};
+use super::topics::{partition_of, partitions_in};
+use super::{Cluster, Event, id_of, named, number_of};
 use crate::machine::Stop;
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
 use crate::start;
 
 impl Cluster {
@@ -71,7 +71,7 @@ impl Cluster {
         if self.plan.version < 2 && self.members.iter().any(|member| member.has_lost) {
             return;
         }
-        let at = self.random.usize(0..PARTITIONS);
+        let at = self.random.usize(self.partitions());
         let other = self.random.usize(0..self.members.len());
         let many = if self.random.bool() { &[broker, other][..] } else { &[broker][..] };
         for broker in many {
@@ -146,7 +146,7 @@ impl Cluster {
             is_whole && (!in_memory || member.broker.as_ref().is_some_and(serves))
         };
         let has_other = |image: &metadata::ClusterImage, at: usize| {
-            let state = super::broker::state_of(image, start::TOPIC_ID, at);
+            let state = super::broker::state_of(image, at);
             state.is_some_and(|state| {
                 !state.replicas.contains(&id)
                     || state.replicas.iter().any(|other| *other != id && state.is_complete(*other))
@@ -155,7 +155,7 @@ impl Cluster {
         let images = self.possible_images();
         !self.members[broker].has_lost
             && (0..self.members.len()).filter(|other| *other != broker).all(is_sound)
-            && (0..PARTITIONS).all(|at| images.iter().all(|image| has_other(image, at)))
+            && images.iter().all(|image| partitions_in(image).all(|at| has_other(image, at)))
     }
 
     /// The worst moment to lose everything: while the controller is being asked to take the replica into the ISR. Says
@@ -165,7 +165,9 @@ impl Cluster {
         if !self.has_faults() || dice >= self.plan.losses_per_mille / 4 {
             return false;
         }
-        let Some(state) = self.state_of(wish.partition.0 as usize) else { return false };
+        let Some(state) = partition_of(named(wish)).and_then(|at| self.state_of(at)) else {
+            return false;
+        };
         let is_new = |id: &BrokerId| !state.isr.contains(id);
         let joining = wish.isr.iter().map(|(id, _)| *id).find(is_new).map(number_of);
         let Some(broker) = joining.filter(|broker| self.may_lose(*broker)) else { return false };
@@ -184,8 +186,8 @@ impl Cluster {
         self.trace.note(self.now, format_args!("{broker} loses what it has: {kind}"));
         let counts =
             |at: &usize| self.state_of(*at).is_some_and(|state| state.is_complete(id_of(broker)));
-        let counted: Vec<usize> = (0..PARTITIONS).filter(counts).collect();
-        let folder = counted.first().copied().unwrap_or_else(|| self.random.usize(0..PARTITIONS));
+        let counted = self.partitions().find(counts);
+        let folder = counted.unwrap_or_else(|| self.random.usize(self.partitions()));
         let ran = self.members[broker].broker.is_some();
         let copy = self.members[broker].copy.clone();
         match (kind, copy) {

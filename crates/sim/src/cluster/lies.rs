@@ -12,7 +12,6 @@ use storage::disk::Disk;
 use super::plan::ClusterPlan;
 use super::{Cluster, Event, Process};
 use crate::machine::Stop;
-use crate::plan::PARTITIONS;
 
 /// The longest lie, in milliseconds.
 const LIE_MS_MAX: i64 = 300;
@@ -72,8 +71,8 @@ impl Cluster {
         if !self.has_faults() || !self.may_lose(broker) {
             return self.write_out(broker);
         }
-        for at in 0..PARTITIONS {
-            self.truth.forgiven[at] = true;
+        for at in self.partitions() {
+            self.truth.forgiven.insert(at);
             self.history.forgive(at);
         }
         let member = &mut self.members[broker];

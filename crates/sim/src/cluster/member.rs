@@ -8,7 +8,8 @@ use metadata::decide::{
     BrokerRef, EmptyReplicas2, GiveUpReplicas, KnownDirectories, KnownDirectory, RegisterBroker,
     RegisterBroker2,
 };
-use model::{BrokerEpoch, BrokerId, PartitionIndex, Timestamp, Uuid};
+use model::{BrokerEpoch, BrokerId, Timestamp, Uuid};
+use node::Key;
 use partition::Urgency;
 use storage::disk::SimDisk;
 
@@ -19,12 +20,13 @@ use super::control::Active;
 use super::controller::{Ask, Told};
 use super::quorum;
 use super::sick::SickEvent;
+use super::topics::key_of;
 use super::{Cluster, Event, Process, TICK_MS, id_of};
 use crate::controller::CLUSTER_ID;
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::machine::Stop;
-use crate::start::{self, TOPIC_ID};
+use crate::start;
 
 /// How long a broker that is about to stop waits for others to lead in its place.
 const SHUTDOWN_MS: i64 = 400;
@@ -67,7 +69,7 @@ pub(super) struct Member {
     /// The number of the fetch that waits for an answer, by leader.
     pub(super) asking: BTreeMap<usize, u64>,
     /// The number of the last AlterPartition.
-    pub(super) altering: BTreeMap<PartitionIndex, u64>,
+    pub(super) altering: BTreeMap<Key, u64>,
 }
 
 impl Member {
@@ -200,7 +202,7 @@ impl Cluster {
         let process = self.process(broker);
         let opened = self.members[broker].broker.as_ref().expect("it was just opened");
         let (clean, made_anew) = (opened.was_clean, &opened.made_anew);
-        let ends = [0, 1].map(|at| opened.partition(at).with_log(|log| log.log_end_offset()));
+        let ends: Vec<_> = opened.partitions.keys().map(|at| opened.log_end(*at)).collect();
         self.trace.note(
             self.now,
             format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}, {ends:?}"),
@@ -247,8 +249,8 @@ impl Cluster {
             }
             let lost = broker.to_give_up();
             if !lost.is_empty() {
-                let partition = |at: usize| (TOPIC_ID, PartitionIndex(at as i32));
-                let partitions = lost.into_iter().map(partition).collect();
+                let lost = lost.into_iter().map(key_of);
+                let partitions = lost.map(|key| (key.topic_id, key.partition)).collect();
                 asks.push(Ask::GiveUp(GiveUpReplicas { broker: who, partitions, offline: true }));
             }
             if stopping_since.is_some() {

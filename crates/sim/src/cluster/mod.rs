@@ -29,6 +29,7 @@ mod quorum;
 mod rest;
 mod sick;
 mod syncing;
+mod topics;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ use fastrand::Rng;
 use metadata::ClusterImage;
 use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr, NewTopic};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
+use node::Key;
 use partition::{IsrAnswer, Urgency};
 
 use crate::consumer::Consumer;
@@ -48,7 +50,7 @@ use crate::message::{ClientId, PartitionId, Request, Response};
 use crate::network::Address;
 use crate::plan::PARTITIONS;
 use crate::producer::Producer;
-use crate::start::{TOPIC, TOPIC_ID};
+use crate::start::TOPIC;
 use crate::syncs;
 use crate::trace::Trace;
 use crate::world::Outcome;
@@ -68,6 +70,8 @@ use network::{Body, Cuts};
 use operator::Operator;
 pub use plan::ClusterPlan;
 use sick::{Sick, SickEvent};
+use topics::TopicIncarnation;
+pub(crate) use topics::{checkpoint_name_of, key_of, name_of};
 use truth::Truth;
 
 /// How long what nobody waits for stays unsynced.
@@ -303,7 +307,7 @@ impl Cluster {
         ];
         let topic = NewTopic {
             name: TOPIC.to_owned(),
-            id: TOPIC_ID,
+            id: TopicIncarnation::FIRST.topic_id(),
             partitions: PARTITIONS as i32,
             replication_factor: self.plan.replicas,
             configs: configs.map(|(key, value)| (key.to_owned(), Some(value))).to_vec(),
@@ -429,7 +433,7 @@ impl Cluster {
             Event::Image(process) => self.apply(process),
             Event::Lost { at, leader, number } => self.lost(at, leader, number),
             Event::Unaltered { at, wish, number } => {
-                if self.members[at.broker].altering.get(&wish.partition) == Some(&number) {
+                if self.members[at.broker].altering.get(&named(&wish)) == Some(&number) {
                     self.told(at, 0, Told::Altered(wish, IsrAnswer::Unknown));
                 }
             }
@@ -553,7 +557,7 @@ impl Cluster {
             let epoch = broker.epoch;
             let outgoing = broker.progress();
             if let Some((at, broken)) = broker.broken.take()
-                && !(self.truth.forgiven[at] && broken.0 == Invariant::CommittedIsNotCut)
+                && !(self.truth.forgiven.contains(&at) && broken.0 == Invariant::CommittedIsNotCut)
             {
                 return Err(broken);
             }
@@ -564,7 +568,7 @@ impl Cluster {
             unable.extend(unable_to_begin.into_iter().map(|at| (number, at)));
             self.commit_starts_soon(number);
             for at in refused {
-                if !self.truth.forgiven[at] {
+                if !self.truth.forgiven.contains(&at) {
                     let what = format!("{number} refuses to truncate {at}, and nothing is lost");
                     return Err((Invariant::CommittedIsNotCut, what));
                 }
@@ -604,7 +608,7 @@ impl Cluster {
             Outgoing::Isr(wish) => {
                 self.queued += 1;
                 let number = self.queued;
-                self.members[from.broker].altering.insert(wish.partition, number);
+                self.members[from.broker].altering.insert(named(&wish), number);
                 let wish_sent = wish.clone();
                 self.schedule(CALL_MS, Event::Unaltered { at: from, wish: wish_sent, number });
                 let leader = BrokerRef { broker: id_of(from.broker), epoch };
@@ -630,6 +634,11 @@ impl Cluster {
             }
         }
     }
+}
+
+/// The partition that an ISR is proposed for.
+fn named(wish: &NewIsr) -> Key {
+    Key { topic_id: wish.topic_id, partition: wish.partition }
 }
 
 fn id_of(number: usize) -> BrokerId {

@@ -1,12 +1,13 @@
 //! The person who ends what only a person may end: a follower that refuses to truncate its log.
 
+use std::collections::BTreeSet;
+
 use fastrand::Rng;
 
 use super::controller::elect_uncleanly;
 use super::plan::ClusterPlan;
 use super::{Cluster, Event};
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
 
 /// How long a person needs to find out that a follower refuses to truncate its log, at most, in milliseconds.
 const NOTICED_MS_MAX: i64 = 3_000;
@@ -18,7 +19,7 @@ const OWN_NUMBERS: u64 = 0xc0b1e5;
 pub(super) struct Operator {
     random: Rng,
     /// Whether the person is about to look at a partition.
-    looks: [bool; PARTITIONS],
+    looks: BTreeSet<PartitionId>,
 }
 
 impl Operator {
@@ -28,14 +29,14 @@ impl Operator {
         if plan.version > 0 && random.bool() {
             plan.version = metadata::record::COPIES_LEVEL;
         }
-        Operator { random, looks: [false; PARTITIONS] }
+        Operator { random, looks: BTreeSet::new() }
     }
 }
 
 impl Cluster {
     /// A follower refuses to truncate its log: a person notices that after a while.
     pub(super) fn schedule_operator(&mut self, at: PartitionId) {
-        if !std::mem::replace(&mut self.operator.looks[at], true) {
+        if self.operator.looks.insert(at) {
             let after = self.operator.random.i64(1..NOTICED_MS_MAX);
             self.schedule(after, Event::Operate(at));
         }
@@ -43,10 +44,11 @@ impl Cluster {
 
     /// A person asks for an unclean election of a partition of which a follower refuses to truncate its log, until that has helped.
     pub(super) fn operate(&mut self, at: PartitionId) {
-        self.operator.looks[at] = false;
+        self.operator.looks.remove(&at);
         let refuses = |member: &super::Member| {
             let broker = member.broker.as_ref();
-            broker.is_some_and(|broker| broker.partition(at).refused_truncation().is_some())
+            let replica = broker.and_then(|broker| broker.partition(at));
+            replica.is_some_and(|replica| replica.refused_truncation().is_some())
         };
         if !self.members.iter().any(refuses) {
             return;

@@ -8,7 +8,6 @@ use crate::consumer::decode;
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
 
 /// How long after the last fault everything must have come to rest.
 const REST_MS: i64 = 60_000;
@@ -27,7 +26,7 @@ impl Cluster {
         }
         let waiting: Vec<_> =
             (0..self.producers.len()).filter(|id| !self.producers[*id].is_done()).collect();
-        let states: Vec<_> = (0..PARTITIONS).map(|at| self.state_of(at)).collect();
+        let states: Vec<_> = self.partitions().map(|at| self.state_of(at)).collect();
         let what = format!("producers {waiting:?} or a consumer are not done: {states:?}");
         Err((Invariant::EverybodyIsAnswered, what))
     }
@@ -48,7 +47,7 @@ impl Cluster {
         };
         self.members.iter().all(serves)
             && (0..self.producers.len()).all(|id| is_abandoned(id) || self.producers[id].is_done())
-            && (0..PARTITIONS).all(|at| {
+            && self.partitions().all(|at| {
                 let Some(state) = self.state_of(at) else { return false };
                 if !state.has_leader() || state.isr.len() < state.replicas.len() {
                     return false;
@@ -59,7 +58,8 @@ impl Cluster {
                 let ends = state.replicas.iter().map(|id| self.log_end(number_of(*id), at));
                 let ends: Vec<Offset> = ends.collect();
                 let leader = self.members[number_of(state.leader)].broker.as_ref();
-                let committed = leader.map(|leader| leader.partition(at).high_watermark());
+                let replica = leader.and_then(|leader| leader.partition(at));
+                let committed = replica.map(|replica| replica.high_watermark());
                 ends.iter().all(|end| Some(*end) == committed)
                     && self.consumers.iter().enumerate().all(|one| has_read(one, at, ends[0]))
             })
@@ -80,13 +80,13 @@ impl Cluster {
 
     fn log_end(&self, broker: usize, at: PartitionId) -> Offset {
         let broker = self.members[broker].broker.as_ref();
-        broker
-            .map_or(Offset(-1), |broker| broker.partition(at).with_log(|log| log.log_end_offset()))
+        let has_replica = |broker: &&super::ClusterBroker| broker.partition(at).is_some();
+        broker.filter(has_replica).map_or(Offset(-1), |broker| broker.log_end(at))
     }
 
     /// Every acknowledged record is there, and all replicas have the same bytes (R2).
     pub(super) fn final_scan(&mut self) -> Result<(), Broken> {
-        for at in 0..PARTITIONS {
+        for at in self.partitions() {
             let state = self.state_of(at).expect("the topic is there").clone();
             let broker = |id: &BrokerId| {
                 let broker = self.members[number_of(*id)].broker.as_ref();

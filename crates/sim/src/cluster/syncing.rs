@@ -1,10 +1,12 @@
 //! Syncs and checkpoints of one broker, and the bounds of truncations that are stored with them.
 
 use metadata::record::COPIES_LEVEL;
-use model::{LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp};
+use model::{LeaderEpoch, Moment, Offset, Timestamp};
+use node::Key;
 use partition::Urgency;
 
 use super::broker::{ClusterBroker, is_fatal, state_of};
+use super::topics::key_of;
 use crate::invariant::Invariant;
 use crate::message::PartitionId;
 
@@ -38,28 +40,28 @@ impl ClusterBroker {
 
     /// Moves recovery points on where enough was written, and stores all offsets.
     pub(crate) fn checkpoint(&mut self) {
-        let numbered = self.partitions.iter().enumerate();
-        let mut in_reach = numbered.filter(|(at, _)| !self.out_of_reach.contains(at));
+        let is_in_reach = |(at, _): &(&PartitionId, _)| !self.out_of_reach.contains(at);
+        let mut in_reach = self.partitions.iter().filter(is_in_reach);
         let moved = in_reach
             .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
         self.is_failed |= moved.is_err_and(|error| is_fatal(&error));
         // A disk without room takes them when it has some: the real journal has room of its own.
         let _ = self.log_dir.store_bounds(&self.partitions);
-        let stored = self.log_dir.store_offsets_of(&self.partitions);
+        let stored = self.log_dir.store_offsets_of_replicas(&self.partitions);
         self.is_failed |= stored.is_err_and(|error| error.is_fatal());
     }
 
     /// Checks that a truncation keeps the records that an earlier process knew to be committed, unless an unclean election
     /// allows it.
     pub(super) fn check_bound(&mut self, at: PartitionId, to: Offset) {
-        let index = PartitionIndex(at as i32);
-        let topic = self.image.topic_by_id(self.topic_id);
-        let allowed = topic.map(|topic| topic.truncation_allowed(index));
-        let is_durable = state_of(&self.image, self.topic_id, at).is_some_and(|it| it.durable);
+        let Key { topic_id, partition } = key_of(at);
+        let topic = self.image.topic_by_id(topic_id);
+        let allowed = topic.map(|topic| topic.truncation_allowed(partition));
+        let is_durable = state_of(&self.image, at).is_some_and(|it| it.durable);
         let is_bound = self.image.highwater_version() >= COPIES_LEVEL
             && is_durable
             && allowed == Some(LeaderEpoch::NONE);
-        let bound = self.bounds[at];
+        let bound = self.bounds.get(&at).copied().unwrap_or(Offset(0));
         if is_bound && to < bound {
             let what = format!("{} cuts {at} at {to}, and knew {bound} before its start", self.id);
             self.broken = Some((at, (Invariant::BoundsSurvive, what)));

@@ -1,22 +1,23 @@
 //! What is decided, whoever knows it; and what must follow from it for the logs, whoever has them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use metadata::decide::BrokerRef;
 use metadata::{ClusterImage, MetadataRecord, PartitionImage};
 use model::batch::Batches;
-use model::{BatchHeader, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use model::{BatchHeader, BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
+use node::Key;
 
 use super::broker::state_of;
 use super::controller::{Entry, min_insync_of};
 use super::member::{Member, incarnation_of};
+use super::topics::{key_of, partition_of, partitions_in};
 use super::{Cluster, id_of, number_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
-use crate::start::TOPIC_ID;
 
 /// So many changes of an ISR within so many milliseconds are too many.
 const STEADY: (usize, i64) = (12, 150);
@@ -33,9 +34,9 @@ pub(super) struct Truth {
     /// How far the log of a broker was looked at.
     looked: BTreeMap<(usize, PartitionId), Offset>,
     /// An unclean election was allowed and happened, or power failed behind a disk that lied: what was acknowledged may be gone.
-    pub(super) forgiven: [bool; PARTITIONS],
+    pub(super) forgiven: BTreeSet<PartitionId>,
     /// When ISRs were last changed without an election.
-    isr_changes: [VecDeque<Timestamp>; PARTITIONS],
+    isr_changes: BTreeMap<PartitionId, VecDeque<Timestamp>>,
     /// Replicas that left ISR and ELR because their brokers said that they are out of reach, with the registrations in which
     /// that was: they count again when the brokers have started again.
     withdrawn: BTreeSet<(BrokerId, BrokerEpoch, PartitionId)>,
@@ -112,11 +113,13 @@ impl Cluster {
             }
             self.notice_registrations();
             self.notice_reachable();
+            self.history.add_partitions(&self.partitions());
             if let MetadataRecord::PartitionChanged { topic_id, state }
             | MetadataRecord::PartitionChanged2 { topic_id, state } = record
             {
-                let at = state.partition.0 as usize;
-                let of = |image| state_of(image, *topic_id, at).cloned().expect("it was changed");
+                let key = Key { topic_id: *topic_id, partition: state.partition };
+                let at = partition_of(key).expect("it is a partition of this run");
+                let of = |image| state_of(image, at).cloned().expect("it was changed");
                 let (old, new) = (of(&before), of(&self.truth.image));
                 self.trace.note(self.now, format_args!("{at}: {new:?}"));
                 self.check_change(at, &old, &new, entry)?;
@@ -202,7 +205,7 @@ impl Cluster {
 
     fn check_steady(&mut self, at: PartitionId) -> Result<(), Broken> {
         let (count, ms) = STEADY;
-        let changes = &mut self.truth.isr_changes[at];
+        let changes = self.truth.isr_changes.entry(at).or_default();
         changes.push_back(self.now);
         let first = if changes.len() > count { changes.pop_front() } else { None };
         match first.filter(|first| self.now.ms_since(*first) < ms) {
@@ -223,7 +226,8 @@ impl Cluster {
         entry: &Entry,
     ) -> Result<(), Broken> {
         let leader = new.leader;
-        if self.truth.image.is_offline(leader, TOPIC_ID, PartitionIndex(at as i32)) {
+        let Key { topic_id, partition } = key_of(at);
+        if self.truth.image.is_offline(leader, topic_id, partition) {
             let what = format!("{leader} cannot serve its replica, and leads {at}: {new:?}");
             return Err((Invariant::LeaderIsComplete, what));
         }
@@ -241,14 +245,15 @@ impl Cluster {
             let is_last = old.last_known_leader == leader
                 && !old.replicas.iter().any(|id| old.is_complete(*id) && !registers(id));
             let is_counted = entry.unclean.iter().any(|unclean| {
-                unclean.partition.0 as usize == at && unclean.leader_epoch == new.leader_epoch
+                let named = Key { topic_id: unclean.topic_id, partition: unclean.partition };
+                named == key_of(at) && unclean.leader_epoch == new.leader_epoch
             });
             if !is_counted || !(self.plan.unclean || is_last) {
                 let what = format!("{leader} leads {at} after {old:?}");
                 return Err((Invariant::LeaderIsComplete, what));
             }
             if self.plan.unclean {
-                self.truth.forgiven[at] = true;
+                self.truth.forgiven.insert(at);
                 self.history.forgive(at);
             }
         }
@@ -274,10 +279,11 @@ impl Cluster {
         let known = self.truth.image.broker(id);
         let is_it = |broker: &&super::ClusterBroker| known.is_some_and(|k| k.epoch == broker.epoch);
         let running = member.broker.as_ref().filter(is_it);
-        let (Some(broker), false) = (running, member.has_lost || self.truth.forgiven[at]) else {
+        let (Some(broker), false) = (running, member.has_lost || self.truth.forgiven.contains(&at))
+        else {
             return Ok(());
         };
-        let end = broker.partition(at).with_log(|log| log.log_end_offset());
+        let end = broker.log_end(at);
         let acked = self.history.acked_end(at);
         if end < acked {
             let what = format!("{id} counts for {at}, ends at {end}, and {acked} is acknowledged");
@@ -288,7 +294,7 @@ impl Cluster {
 
     /// Whoever leads, as it is decided, has what a client was just told to be stored.
     pub(super) fn check_leaders(&self) -> Result<(), Broken> {
-        for at in 0..PARTITIONS {
+        for at in self.partitions() {
             let Some(state) = self.state_of(at).filter(|state| state.has_leader()) else {
                 continue;
             };
@@ -299,7 +305,7 @@ impl Cluster {
 
     /// What follows from brokers' coming and going is decided: no fenced broker is in an ISR (R5).
     fn check_swept(&self) -> Result<(), Broken> {
-        for at in 0..PARTITIONS {
+        for at in self.partitions() {
             let Some(state) = self.state_of(at) else { continue };
             if let Some(fenced) = state.isr.iter().find(|id| !self.truth.image.is_active(**id)) {
                 let what = format!("{fenced} is fenced, and in the ISR of {at}: {state:?}");
@@ -315,8 +321,9 @@ impl Cluster {
         for (number, member) in self.members.iter().enumerate() {
             let Some(broker) = &member.broker else { continue };
             // What a failed disk has is looked at when its broker has started again.
-            for at in (0..PARTITIONS).filter(|at| !broker.out_of_reach.contains(at)) {
-                let log_end = broker.partition(at).with_log(|log| log.log_end_offset());
+            let is_in_reach = |at: &PartitionId| !broker.out_of_reach.contains(at);
+            for at in broker.partitions.keys().copied().filter(is_in_reach) {
+                let log_end = broker.log_end(at);
                 let looked = self.truth.looked.entry((number, at)).or_insert(Offset(0));
                 if log_end <= *looked {
                     cut.extend((log_end < *looked).then_some((number, at)));
@@ -340,6 +347,11 @@ impl Cluster {
     }
 
     pub(super) fn state_of(&self, at: PartitionId) -> Option<&PartitionImage> {
-        state_of(&self.truth.image, TOPIC_ID, at)
+        state_of(&self.truth.image, at)
+    }
+
+    /// Partitions of the topic, as it is decided; none while the topic is deleted.
+    pub(super) fn partitions(&self) -> Range<PartitionId> {
+        partitions_in(&self.truth.image)
     }
 }

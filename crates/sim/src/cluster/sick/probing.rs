@@ -2,7 +2,7 @@
 
 use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
-use model::{BrokerId, Moment, PartitionIndex, Timestamp};
+use model::{BrokerId, Moment, Timestamp};
 use node::disks::{DirectoryCondition, replicas_to_relieve};
 use node::pauses::RecentPauses;
 use node::probe_book::ProbeBook;
@@ -12,10 +12,9 @@ use node::{ProbeTimes, doubt};
 use super::{OBSERVED_EVERY_MS, REQUESTED_EVERY_MS, SESSION_MS, SickEvent, length, moment};
 use crate::cluster::controller::{Ask, Controller, Entry};
 use crate::cluster::network::Body;
+use crate::cluster::topics::key_of;
 use crate::cluster::{Cluster, Event, Process, id_of};
 use crate::message::PartitionId;
-use crate::plan::PARTITIONS;
-use crate::start::TOPIC_ID;
 
 /// `highwater.suspect.after.ms` on the machines' clock.
 const SUSPECT_AFTER_MS: u64 = 1_500;
@@ -188,7 +187,8 @@ impl Cluster {
             return;
         }
         condition.requested_at = Some(now);
-        let all = (0..PARTITIONS).map(|at| (TOPIC_ID, PartitionIndex(at as i32))).collect();
+        let all = self.partitions().map(key_of);
+        let all = all.map(|key| (key.topic_id, key.partition)).collect();
         let partitions = replicas_to_relieve(&image, id_of(member), all);
         if partitions.is_empty() {
             return;
@@ -221,10 +221,12 @@ impl Cluster {
         if !doubt::are_in_doubt(moment(self.now), heard, session) {
             return false;
         }
-        let Some(state) = broker.known_state(at) else { return false };
+        let (Some(state), Some(replica)) = (broker.known_state(at), broker.partition(at)) else {
+            return false;
+        };
         let now = self.moment_of(member);
         let since = Moment(now.0.saturating_sub(SESSION_MS as u64 * 1_000));
         let was_here = |id: BrokerId| condition.fetched_at.get(&id).is_some_and(|at| *at >= since);
-        doubt::is_superseded(broker.partition(at), state, since, was_here)
+        doubt::is_superseded(replica, state, since, was_here)
     }
 }
