@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::{GenerationId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
+pub use pools::MemoryLoan;
 
 use crate::{GroupId, GroupInstanceId, MemberId};
 
@@ -137,18 +138,6 @@ pub(crate) fn kept_group_bytes(group: usize) -> usize {
     /// Maps of the group, without strings.
     const GROUP_BYTES: usize = 2048;
     GROUP_BYTES + 2 * group
-}
-
-/// The host's account of memory that a member or a group takes. Dropping the account returns the memory.
-pub trait MemoryLoan: Any + Send + Sync {
-    /// Bytes charged.
-    fn bytes(&self) -> usize;
-
-    /// Charges exactly `bytes` from now on, whether there is room or not.
-    fn set_bytes(&self, bytes: usize);
-
-    /// The bytes belong to a member that has not joined with its id yet, or no longer do.
-    fn mark_pending(&self, is_pending: bool);
 }
 
 /// Memory that the host lends to a member or a group. The shard drops the loan together with the strings that

@@ -200,6 +200,14 @@ pub struct Proxy {
     /// Connections of clients at a time; otherwise half of the open files that this process may have
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_max: Option<u32>,
+    /// Memory of all connections, in MiB: a request or answer that must be held whole needs three times its size
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value = "256",
+        value_parser = clap::value_parser!(u32).range(16..)
+    )]
+    pub memory_max: u32,
 }
 
 fn host_port(text: &str) -> Result<HostPort, &'static str> {

@@ -244,6 +244,17 @@ impl Relay for Answers<'_> {
         &self.link.fabricated
     }
 
+    fn kept_bytes(&self) -> usize {
+        self.postponed.as_ref().map_or(0, |answer| 2 * answer.len())
+    }
+
+    fn held_frame_bytes(&self) -> usize {
+        match &self.state {
+            State::Holding(size, _) => *size,
+            _ => 0,
+        }
+    }
+
     fn close(&mut self) {
         self.is_closing = true;
     }

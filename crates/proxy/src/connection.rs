@@ -5,6 +5,7 @@ use crate::bucket::TokenBucket;
 use crate::delay::DelayLine;
 use crate::frames::Broken;
 use crate::link::Link;
+use crate::memory::ConnectionMemory;
 use crate::mischief::Culprit;
 use crate::nodes::Target;
 use crate::proxy::Shared;
@@ -21,9 +22,55 @@ use tokio::sync::watch;
 /// Bytes on their way that nothing delays: enough to keep a socket busy.
 const UNDELAYED_BYTES_MAX: usize = 512 * 1024;
 
-/// Serves a client until it or the broker is gone.
-pub async fn serve(shared: &Arc<Shared>, mut client: TcpStream, peer: SocketAddr, target: Target) {
+/// Serves a client until it or the broker is gone, or until others need its memory or place.
+pub async fn serve(
+    shared: &Arc<Shared>,
+    client: TcpStream,
+    peer: SocketAddr,
+    target: Target,
+    memory: &ConnectionMemory,
+) {
     let _open = shared.counters.client_connected();
+    tokio::select! {
+        () = memory.revoked() => {
+            shared.counters.client_evicted();
+            shared.pools.report_eviction(peer);
+        }
+        () = serve_alone(shared, client, peer, target, memory) => {}
+    }
+}
+
+/// Waits for the first byte of a client, for no longer than a client may be silent. False if there will be none.
+async fn has_begun(shared: &Shared, client: &TcpStream, peer: SocketAddr) -> bool {
+    match tokio::time::timeout(shared.silence_max, client.peek(&mut [0])).await {
+        Ok(Ok(count)) => count > 0,
+        Ok(Err(_)) => {
+            shared.counters.client_failed();
+            false
+        }
+        Err(_) => {
+            shared.counters.client_failed();
+            tracing::debug!(%peer, "a client sent nothing: its connection is closed");
+            false
+        }
+    }
+}
+
+async fn serve_alone(
+    shared: &Arc<Shared>,
+    mut client: TcpStream,
+    peer: SocketAddr,
+    target: Target,
+    memory: &ConnectionMemory,
+) {
+    // A client that sends nothing takes no connection of the broker.
+    let begun = tokio::select! {
+        begun = has_begun(shared, &client, peer) => begun,
+        () = shared.closed() => return,
+    };
+    if !begun {
+        return;
+    }
     let connected = tokio::select! {
         connected = connect(shared, target) => connected,
         () = shared.closed() => return,
@@ -39,7 +86,7 @@ pub async fn serve(shared: &Arc<Shared>, mut client: TcpStream, peer: SocketAddr
     };
     shared.counters.server_connected();
     let carried = tokio::select! {
-        carried = carry(shared, &mut client, &mut server) => carried,
+        carried = carry(shared, &mut client, &mut server, memory) => carried,
         () = place.left() => {
             tracing::debug!(%peer, ?target, "the broker is elsewhere: its connection is closed");
             return;
@@ -54,6 +101,9 @@ pub async fn serve(shared: &Arc<Shared>, mut client: TcpStream, peer: SocketAddr
             }
             match error {
                 // Clients and brokers go away without a word all the time.
+                error @ Broken::Silent(_) => {
+                    tracing::debug!(%peer, ?target, %error, "a connection is closed")
+                }
                 Broken::Io(error) => {
                     tracing::debug!(%peer, ?target, ?side, %error, "a socket failed")
                 }
@@ -135,6 +185,7 @@ async fn carry(
     shared: &Arc<Shared>,
     client: &mut TcpStream,
     server: &mut TcpStream,
+    memory: &ConnectionMemory,
 ) -> Result<(), (Side, Broken)> {
     client.set_nodelay(true).map_err(|error| (Side::Client, error.into()))?;
     server.set_nodelay(true).map_err(|error| (Side::Server, error.into()))?;
@@ -152,6 +203,7 @@ async fn carry(
         shared.mischief.as_deref(),
         shared.held_bytes_max,
     );
+    let [of_requests, of_answers] = memory.parts();
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let up = Pump::new(
         from_client,
@@ -159,7 +211,9 @@ async fn carry(
         requests,
         tolls(shared, shared.ingress.clone()),
         line(shared, 2 * number),
+        of_requests,
     )
+    .impatient(shared.silence_max)
     .until(shared.closing.clone());
     let down = Pump::new(
         from_server,
@@ -167,6 +221,7 @@ async fn carry(
         answers,
         tolls(shared, shared.egress.clone()),
         line(shared, 2 * number + 1),
+        of_answers,
     )
     .until(asked_all.subscribe());
     let up = async {

@@ -20,6 +20,7 @@ struct PerApi {
 pub struct Counters {
     client_connections: AtomicU64,
     refused_connections: AtomicU64,
+    evicted_connections: AtomicU64,
     open_connections: AtomicU64,
     server_connections: AtomicU64,
     client_errors: AtomicU64,
@@ -32,6 +33,7 @@ impl Default for Counters {
         Counters {
             client_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
+            evicted_connections: AtomicU64::new(0),
             open_connections: AtomicU64::new(0),
             server_connections: AtomicU64::new(0),
             client_errors: AtomicU64::new(0),
@@ -65,6 +67,8 @@ pub struct Traffic {
     pub client_connections: u64,
     /// Connections that were closed at once, because as many as may be were open.
     pub refused_connections: u64,
+    /// Connections that were closed so that others are served.
+    pub evicted_connections: u64,
     /// Clients' connections that are open.
     pub open_connections: u64,
     /// `kroxylicious_proxy_to_server_connections_total`.
@@ -104,6 +108,7 @@ impl Counters {
         Traffic {
             client_connections: read(&self.client_connections),
             refused_connections: read(&self.refused_connections),
+            evicted_connections: read(&self.evicted_connections),
             open_connections: read(&self.open_connections),
             server_connections: read(&self.server_connections),
             client_errors: read(&self.client_errors),
@@ -120,6 +125,10 @@ impl Counters {
 
     pub(crate) fn client_refused(&self) {
         add(&self.refused_connections, 1);
+    }
+
+    pub(crate) fn client_evicted(&self) {
+        add(&self.evicted_connections, 1);
     }
 
     pub(crate) fn server_connected(&self) {

@@ -5,6 +5,19 @@ use bytes::{Buf, Bytes};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// Pieces whose memory an empty line keeps.
+const PIECES_KEPT: usize = 16;
+/// Memory of a piece beside its bytes.
+const PIECE_BYTES: usize = 128;
+
+/// Bytes that arrive together.
+#[derive(Debug)]
+struct Piece {
+    due: Instant,
+    bytes: Bytes,
+    kept_bytes: usize,
+}
+
 /// The bytes between two sockets, in order.
 #[derive(Debug)]
 pub struct DelayLine {
@@ -14,7 +27,11 @@ pub struct DelayLine {
     capacity_bytes: usize,
     random: fastrand::Rng,
     /// Invariant: the times never fall; no piece is empty.
-    pieces: VecDeque<(Instant, Bytes)>,
+    pieces: VecDeque<Piece>,
+    /// Memory of the pieces, in bytes: that of a piece is there until its last byte is taken.
+    kept_bytes: usize,
+    /// Pieces at the front whose memory is at most twice their size.
+    compact_count: usize,
     /// Invariant: the sum of the pieces' sizes.
     size_bytes: usize,
     /// When what was pushed last is due.
@@ -30,6 +47,8 @@ impl DelayLine {
             capacity_bytes,
             random: fastrand::Rng::with_seed(seed),
             pieces: VecDeque::new(),
+            kept_bytes: 0,
+            compact_count: 0,
             size_bytes: 0,
             last_due: None,
         }
@@ -55,30 +74,53 @@ impl DelayLine {
         let due = self.last_due.map_or(due, |last| last.max(due));
         self.last_due = Some(due);
         self.size_bytes += piece.len();
-        self.pieces.push_back((due, piece));
+        let kept_bytes = PIECE_BYTES + 2 * piece.len();
+        self.kept_bytes += kept_bytes;
+        self.pieces.push_back(Piece { due, bytes: piece, kept_bytes });
+    }
+
+    /// Memory of what is on its way, in bytes, once it is [compact](DelayLine::compact).
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Copies pieces that may keep a buffer of `buffer_bytes` alive which is more than twice their size.
+    pub fn compact(&mut self, buffer_bytes: usize) {
+        for piece in self.pieces.iter_mut().skip(self.compact_count) {
+            if 2 * piece.bytes.len() < buffer_bytes {
+                piece.bytes = Bytes::copy_from_slice(&piece.bytes);
+            }
+        }
+        self.compact_count = self.pieces.len();
     }
 
     /// When the first piece is due.
     pub fn next_due(&self) -> Option<Instant> {
-        self.pieces.front().map(|(due, _)| *due)
+        self.pieces.front().map(|piece| piece.due)
     }
 
     /// What has arrived by `now`, in order.
     pub fn arrived(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
-        self.pieces.iter().take_while(move |(due, _)| *due <= now).map(|(_, piece)| &piece[..])
+        self.pieces.iter().take_while(move |piece| piece.due <= now).map(|piece| &piece.bytes[..])
     }
 
     /// Takes the first `bytes` off the line. They must be there.
     pub fn take(&mut self, mut bytes: usize) {
         self.size_bytes -= bytes;
         while bytes > 0 {
-            let (_, piece) = self.pieces.front_mut().expect("what is taken is there");
-            let taken = bytes.min(piece.len());
-            piece.advance(taken);
+            let piece = self.pieces.front_mut().expect("what is taken is there");
+            let taken = bytes.min(piece.bytes.len());
+            piece.bytes.advance(taken);
             bytes -= taken;
-            if piece.is_empty() {
+            if piece.bytes.is_empty() {
+                self.kept_bytes -= piece.kept_bytes;
                 self.pieces.pop_front();
+                self.compact_count = self.compact_count.saturating_sub(1);
             }
+        }
+        if self.pieces.is_empty() {
+            // As many as there were at a time would stay.
+            self.pieces.shrink_to(PIECES_KEPT);
         }
     }
 }
@@ -120,7 +162,7 @@ mod tests {
         let mut dues = Vec::new();
         for i in 0..100 {
             line.push(start + i * Duration::from_micros(10), Bytes::from_static(b"x"));
-            dues.push(line.pieces.back().unwrap().0);
+            dues.push(line.pieces.back().unwrap().due);
         }
         assert!(dues.is_sorted());
         assert!(dues[0] >= start + 5 * MS && *dues.last().unwrap() <= start + 10 * MS);
@@ -137,6 +179,28 @@ mod tests {
         };
         assert_eq!(due(1), due(1));
         assert_ne!(due(1), due(2));
+    }
+
+    #[test]
+    fn a_piece_is_charged_until_its_last_byte_is_taken() {
+        let mut line = line(Duration::ZERO, Duration::ZERO);
+        let now = Instant::now();
+        let buffer = Bytes::from(vec![7; 1000]);
+        line.push(now, buffer.slice(..600));
+        line.push(now, buffer.slice(600..700));
+        let own = |line: &DelayLine, at: usize| {
+            !buffer.as_ptr_range().contains(&line.pieces[at].bytes.as_ptr())
+        };
+        line.compact(buffer.len());
+        assert!(!own(&line, 0) && own(&line, 1), "a small piece keeps no large buffer alive");
+        let all = line.kept_bytes();
+        assert!(all >= 1400);
+        line.take(599);
+        assert_eq!(line.kept_bytes(), all);
+        line.take(1);
+        assert!(line.kept_bytes() < 600);
+        line.take(100);
+        assert_eq!(line.kept_bytes(), 0);
     }
 
     #[test]

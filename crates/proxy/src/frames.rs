@@ -41,6 +41,9 @@ pub enum Broken {
     /// An answer without a request.
     #[error("an answer to request {0} that was not asked, or not yet")]
     Unasked(i32),
+    /// A request did not become complete in time.
+    #[error("a request is incomplete, and its client sent nothing for {0:?}")]
+    Silent(std::time::Duration),
     /// What was in a large answer where its endpoints should be cannot be hidden.
     #[error("endpoints of another form than known")]
     Endpoints,

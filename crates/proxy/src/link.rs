@@ -38,11 +38,30 @@ pub struct Expected {
 /// Requests without an answer at which a connection's requests are read no further.
 const EXPECTED_MAX: usize = 8192;
 
+/// Answers to come.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Expected>,
+    /// Bytes of fabricated answers among them.
+    made_bytes: usize,
+}
+
+/// Bytes of an answer that no broker will send.
+fn made_bytes(expected: &Expected) -> usize {
+    match &expected.fate {
+        Fate::Fabricated(answer) => answer.len(),
+        _ => 0,
+    }
+}
+
+/// Entries whose memory a connection keeps when no answer is to come.
+const KEPT_ENTRIES: usize = 16;
+
 /// Shared by the directions of one connection.
 #[derive(Debug, Default)]
 pub struct Link {
     /// In the order in which the answers will come.
-    expected: Mutex<VecDeque<Expected>>,
+    expected: Mutex<Queue>,
     /// Rung when answers have been taken off after there were too many.
     pub room: Notify,
     /// Rung when an answer has been fabricated.
@@ -50,27 +69,40 @@ pub struct Link {
 }
 
 impl Link {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Expected>> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.expected.lock().expect("no code under this lock panics")
     }
 
     /// Expects one more answer.
     pub fn expect(&self, expected: Expected) {
         let is_fabricated = matches!(expected.fate, Fate::Fabricated(_));
-        self.lock().push_back(expected);
+        let mut queue = self.lock();
+        queue.made_bytes += made_bytes(&expected);
+        queue.entries.push_back(expected);
+        drop(queue);
         if is_fabricated {
             self.fabricated.notify_one();
         }
     }
 
+    /// Bytes that answers to come take.
+    pub fn kept_bytes(&self) -> usize {
+        let queue = self.lock();
+        match queue.entries.capacity() {
+            // Part of the bytes that each connection is charged with.
+            0..=KEPT_ENTRIES => queue.made_bytes,
+            capacity => queue.made_bytes + capacity * size_of::<Expected>(),
+        }
+    }
+
     /// Whether more requests may be read.
     pub fn has_room(&self) -> bool {
-        self.lock().len() < EXPECTED_MAX
+        self.lock().entries.len() < EXPECTED_MAX
     }
 
     /// Whether no answer is to come.
     pub fn is_idle(&self) -> bool {
-        self.lock().is_empty()
+        self.lock().entries.is_empty()
     }
 
     /// Takes the next answer off if it is a fabricated one.
@@ -84,12 +116,16 @@ impl Link {
     }
 
     fn take_if(&self, wanted: impl FnOnce(&Expected) -> bool) -> Option<Expected> {
-        let mut expected = self.lock();
-        if !wanted(expected.front()?) {
+        let mut queue = self.lock();
+        if !wanted(queue.entries.front()?) {
             return None;
         }
-        let was_full = expected.len() >= EXPECTED_MAX;
-        let taken = expected.pop_front();
+        let was_full = queue.entries.len() >= EXPECTED_MAX;
+        let taken = queue.entries.pop_front();
+        queue.made_bytes -= taken.as_ref().map_or(0, made_bytes);
+        if queue.entries.is_empty() && queue.entries.capacity() > KEPT_ENTRIES {
+            queue.entries = VecDeque::new();
+        }
         if was_full {
             self.room.notify_one();
         }

@@ -118,17 +118,16 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 async fn took(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)>, target: Target) {
     match accepted {
         Ok((client, peer)) => {
-            let Ok(permit) = shared.room.clone().try_acquire_owned() else {
+            let Some(memory) = shared.pools.admit(peer.ip()) else {
                 shared.counters.client_refused();
                 return shared.refusals.say(peer);
             };
             let shared = shared.clone();
             tokio::spawn(async move {
-                let _permit = permit;
                 let mut stop = shared.stop.clone();
                 tokio::select! {
                     _ = stop.changed() => {}
-                    () = connection::serve(&shared, client, peer, target) => {}
+                    () = connection::serve(&shared, client, peer, target, &memory) => {}
                 }
             });
         }

@@ -2,19 +2,21 @@
 
 use crate::bucket::TokenBucket;
 use crate::counters::{Counters, Traffic};
+use crate::memory::Pools;
 use crate::misbehave::{Misbehave, Misdeeds};
 use crate::mischief::Mischief;
 use crate::nodes::{self, Nodes, Target};
 use crate::refusals::Refusals;
 use crate::scout;
 use crate::shape::Shape;
+use crate::shown::MemoryShown;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 /// How a proxy is set up.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,8 +46,14 @@ pub struct ProxyConfig {
     /// Bytes that a delay may keep in memory, for each direction of a connection. To carry a rate
     /// over a delay takes their product.
     pub in_flight_bytes_max: usize,
-    /// Connections of clients that may be open at a time; further ones are closed at once.
+    /// Connections of clients that may be open at a time. A further one takes the place of an idle connection of the
+    /// address that has the most, or is closed at once if its own address has the most.
     pub connections_max: usize,
+    /// Bytes that all connections may hold. A connection that needs more waits; the slowest connections are closed
+    /// while others wait.
+    pub memory_bytes_max: usize,
+    /// How long a client may take for its first request, and how long it may send nothing of an incomplete request.
+    pub silence_max: Duration,
     /// How often the proxy itself asks the cluster which brokers there are and where, so that a
     /// client may come to a broker's port first; `None`: it learns of brokers from the answers
     /// that it carries, and asks nothing.
@@ -68,7 +76,9 @@ impl ProxyConfig {
             connect_timeout: Duration::from_secs(10),
             held_bytes_max: 100 * 1024 * 1024,
             in_flight_bytes_max: 64 * 1024 * 1024,
-            connections_max: Semaphore::MAX_PERMITS,
+            connections_max: usize::MAX / 2,
+            memory_bytes_max: 256 * 1024 * 1024,
+            silence_max: Duration::from_secs(30),
             asks_every: None,
         }
     }
@@ -111,8 +121,9 @@ pub(crate) struct Shared {
     pub(crate) in_flight_bytes_max: usize,
     pub(crate) nodes: Nodes,
     pub(crate) counters: Arc<Counters>,
-    /// One permit for each connection that may still come.
-    pub(crate) room: Arc<Semaphore>,
+    /// Places and memory of connections.
+    pub(crate) pools: Pools,
+    pub(crate) silence_max: Duration,
     pub(crate) refusals: Refusals,
     /// Rung when a broker was not where it should be.
     pub(crate) doubt: Notify,
@@ -146,8 +157,12 @@ impl Shared {
             in_flight_bytes_max: config.in_flight_bytes_max,
             nodes: Nodes::default(),
             counters: Arc::default(),
-            room: Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS))),
-            refusals: Refusals::default(),
+            pools: Pools::new(config.connections_max, config.memory_bytes_max),
+            silence_max: config.silence_max,
+            refusals: Refusals::new(
+                "a connection is refused: as many as may be are open (--connections-max), or use all memory \
+                 (--memory-max), and no other address has more",
+            ),
             doubt: Notify::new(),
             listening: ends.listening.clone(),
             closing: ends.closing.subscribe(),
@@ -264,6 +279,11 @@ impl Proxy {
     /// The counters themselves: they outlive the proxy.
     pub fn counters(&self) -> Arc<Counters> {
         self.shared.counters.clone()
+    }
+
+    /// Memory of all connections, for metrics.
+    pub fn memory(&self) -> MemoryShown {
+        MemoryShown::new(self.shared.pools.memory())
     }
 
     /// What went wrong on purpose so far.

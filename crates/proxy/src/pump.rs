@@ -6,13 +6,14 @@ use crate::alarm::Alarm;
 use crate::bucket::TokenBucket;
 use crate::delay::DelayLine;
 use crate::frames::Broken;
+use crate::memory::{PumpMemory, RETRY};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -40,6 +41,21 @@ pub trait Relay {
     /// From now on no request begins, and only answers to those that have begun.
     fn close(&mut self) {}
 
+    /// Bytes that it keeps beside `incoming`.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
+    /// Size of the frame that it holds until the frame is whole; 0 if it holds none.
+    fn held_frame_bytes(&self) -> usize {
+        0
+    }
+
+    /// Which part of a request the source owes, if that is limited in time.
+    fn owes(&self, _incoming: &BytesMut) -> Owed {
+        Owed::Nothing
+    }
+
     /// Whether it was told to close, and what had begun has gone on.
     fn is_closed(&self) -> bool {
         false
@@ -49,6 +65,17 @@ pub trait Relay {
     fn tick(&mut self, _now: Instant, _out: &mut Vec<Bytes>) -> Result<(), Broken> {
         Ok(())
     }
+}
+
+/// The part of a request that a client has not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owed {
+    /// Any part may take any time.
+    Nothing,
+    /// The front of its first request.
+    First,
+    /// The rest of a request.
+    Rest,
 }
 
 /// What limits the rate: buckets that all must give.
@@ -103,8 +130,15 @@ pub struct Pump<'a, R> {
     /// Says when no further frame is to begin; `None` once it has said so.
     closing: Option<watch::Receiver<bool>>,
     alarm: Alarm,
+    memory: PumpMemory<'a>,
+    /// How long a client may send nothing of what it owes.
+    silence_max: Duration,
+    /// Since when the pump waits for it.
+    silent_since: Option<Instant>,
     /// What was read and could not be judged yet.
     incoming: BytesMut,
+    /// Bytes of its buffer at most: of a buffer whose front went on, only the rest counts as its capacity.
+    buffer_bytes: usize,
     /// What goes onto the line next.
     out: Vec<Bytes>,
     /// Bytes to read at once.
@@ -123,6 +157,7 @@ impl<'a, R: Relay> Pump<'a, R> {
         relay: R,
         tolls: Tolls,
         line: DelayLine,
+        memory: PumpMemory<'a>,
     ) -> Pump<'a, R> {
         Pump {
             from,
@@ -132,7 +167,11 @@ impl<'a, R: Relay> Pump<'a, R> {
             line,
             closing: None,
             alarm: Alarm::default(),
+            memory,
+            silence_max: Duration::MAX,
+            silent_since: None,
             incoming: BytesMut::new(),
+            buffer_bytes: 0,
             out: Vec::new(),
             read_bytes: READ_BYTES_MIN,
             passes_at: Instant::now(),
@@ -145,6 +184,11 @@ impl<'a, R: Relay> Pump<'a, R> {
         Pump { closing: Some(closing), ..self }
     }
 
+    /// The same, that fails when the source owes a part of a request and sends nothing for so long.
+    pub fn impatient(self, silence_max: Duration) -> Pump<'a, R> {
+        Pump { silence_max, ..self }
+    }
+
     /// Moves bytes until the source has ended and everything has been written; then tells the sink
     /// that nothing more will come, unless that was asked for here and not by the source.
     pub async fn run(mut self) -> Result<(), Failure> {
@@ -153,6 +197,7 @@ impl<'a, R: Relay> Pump<'a, R> {
             self.relay.tick(now, &mut self.out).map_err(Failure::Source)?;
             self.send(now);
             self.write(now).map_err(|error| Failure::Sink(error.into()))?;
+            self.settle();
             self.ended |= self.relay.is_closed();
             if self.ended && self.line.is_empty() && self.relay.deadline().is_none() {
                 // A broker that hears of an end may forget what it was asked before.
@@ -170,10 +215,14 @@ impl<'a, R: Relay> Pump<'a, R> {
     /// Waits until there is something to do, and does what was waited for, but for writing.
     async fn wait(&mut self, now: Instant) -> Result<(), Failure> {
         let room = !self.ended && self.line.has_room() && self.relay.has_room();
-        let reads = room && self.passes_at <= now;
+        let may_read = room && self.passes_at <= now;
+        let reads = may_read && self.has_memory(now);
+        let is_short = may_read && !reads;
+        let owed = self.silent_by(now, reads);
+        let patience = if is_short { Some(now + RETRY) } else { owed };
         let due = self.line.next_due();
         let writes = due.is_some_and(|due| due <= now);
-        let paid = (room && !reads).then_some(self.passes_at);
+        let paid = (room && !may_read).then_some(self.passes_at);
         let arrives = due.filter(|_| !writes);
         let deadline = [paid, arrives, self.relay.deadline()].into_iter().flatten().min();
         let source = |error: io::Error| Failure::Source(error.into());
@@ -194,14 +243,75 @@ impl<'a, R: Relay> Pump<'a, R> {
             () = self.relay.bell().notified() => {
                 return self.look(Instant::now()).map_err(Failure::Source);
             }
+            // The runtime's timer takes no descriptor.
+            () = sleep_until(patience), if patience.is_some() => {
+                return match is_short {
+                    true => Ok(()),
+                    false => Err(Failure::Source(Broken::Silent(self.silence_max))),
+                };
+            }
         }
         self.read().await.map_err(Failure::Source)
     }
 
+    /// Bytes to read at once.
+    fn helping(&self) -> usize {
+        self.tolls.quantum_bytes.unwrap_or(READ_BYTES_MAX).min(self.read_bytes)
+    }
+
+    /// Bytes that the buffer must have room for, beside what is in it: the rest of a frame that is held, at once.
+    fn growth(&self) -> usize {
+        self.helping().max(self.relay.held_frame_bytes().saturating_sub(self.incoming.len()))
+    }
+
+    /// Bytes that this direction keeps.
+    fn kept_bytes(&self) -> usize {
+        self.buffer_bytes + self.line.kept_bytes() + self.relay.kept_bytes()
+    }
+
+    /// Charges what the next read may take, and what becomes of a frame that is held. False if there is no room: then
+    /// slower connections are closed.
+    fn has_memory(&mut self, now: Instant) -> bool {
+        let buffer_bytes = self.buffer_bytes.max(self.incoming.len() + self.growth());
+        let rewritten = 2 * self.relay.held_frame_bytes();
+        let wanted = self.kept_bytes() - self.buffer_bytes + buffer_bytes + rewritten;
+        let has = self.memory.try_hold(wanted, now);
+        if !has {
+            self.memory.reclaim(wanted, now);
+        }
+        has
+    }
+
+    /// Copies what keeps more than its size alive, and charges what is kept now.
+    fn settle(&mut self) {
+        if !self.line.is_empty() {
+            self.line.compact(self.buffer_bytes);
+        }
+        if self.buffer_bytes > 2 * self.read_bytes.max(self.incoming.len()).max(READ_BYTES_MIN)
+            && self.relay.held_frame_bytes() == 0
+        {
+            self.incoming = BytesMut::from(&self.incoming[..]);
+            self.buffer_bytes = self.incoming.capacity();
+        }
+        if !self.line.is_empty() || self.ended || !self.relay.has_room() {
+            self.memory.hold(self.kept_bytes());
+        }
+    }
+
+    /// When the source must have sent more; nothing if it owes nothing, or if the pump does not read.
+    fn silent_by(&mut self, now: Instant, reads: bool) -> Option<Instant> {
+        if !reads || self.relay.owes(&self.incoming) == Owed::Nothing {
+            self.silent_since = None;
+            return None;
+        }
+        self.silent_since.get_or_insert(now).checked_add(self.silence_max)
+    }
+
     /// Reads what is there, up to one helping, and waits for nothing.
     async fn read(&mut self) -> Result<(), Broken> {
-        let helping = self.tolls.quantum_bytes.unwrap_or(READ_BYTES_MAX).min(self.read_bytes);
-        self.incoming.reserve(helping);
+        let helping = self.helping();
+        self.incoming.reserve(self.growth());
+        self.buffer_bytes = self.buffer_bytes.max(self.incoming.capacity());
         let mut place = (&mut self.incoming).limit(helping);
         // Not `try_read_buf`: behind less than was asked for a polled read knows that nothing is left, and no second one finds that out.
         let polled = poll_fn(|context| {
@@ -212,7 +322,14 @@ impl<'a, R: Relay> Pump<'a, R> {
         self.ended = count == 0;
         let now = Instant::now();
         self.passes_at = self.tolls.take(now, count);
+        let was_first = self.relay.owes(&self.incoming) == Owed::First;
         self.look(now)?;
+        let owed = self.relay.owes(&self.incoming);
+        if count > 0 && !(was_first && owed == Owed::First) {
+            self.silent_since = None;
+        }
+        let is_whole = owed == Owed::Nothing && self.incoming.is_empty();
+        self.memory.was_moved(count, is_whole && self.line.is_empty(), now);
         self.fit(count);
         Ok(())
     }
@@ -225,6 +342,7 @@ impl<'a, R: Relay> Pump<'a, R> {
             self.read_bytes /= 2;
             if self.incoming.is_empty() {
                 self.incoming = BytesMut::new();
+                self.buffer_bytes = 0;
             }
         }
     }
@@ -256,7 +374,10 @@ impl<'a, R: Relay> Pump<'a, R> {
                 return Ok(());
             }
             match self.to.try_write_vectored(&slices[..count]) {
-                Ok(written) => self.line.take(written),
+                Ok(written) => {
+                    self.line.take(written);
+                    self.memory.was_moved(written, self.line.is_empty(), now);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -267,6 +388,13 @@ impl<'a, R: Relay> Pump<'a, R> {
 async fn until(alarm: &mut Alarm, deadline: Option<Instant>) -> io::Result<()> {
     match deadline {
         Some(deadline) => alarm.until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
     }
 }

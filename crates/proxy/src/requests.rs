@@ -6,7 +6,7 @@ use crate::frames::{Broken, RequestFront, request_front, version_max};
 use crate::link::{Expected, Fate, Link};
 use crate::mischief::{Culprit, Deed};
 use crate::produced::Produced;
-use crate::pump::Relay;
+use crate::pump::{Owed, Relay};
 use crate::rewrite::unsupported_api_versions;
 use bytes::{Bytes, BytesMut};
 use std::time::{Duration, Instant};
@@ -35,6 +35,10 @@ pub struct Requests<'a> {
     culprit: Option<Culprit>,
     /// Bytes of a frame that still go through without being looked at.
     passing: usize,
+    /// Whether a request has come.
+    has_begun: bool,
+    /// Size of the frame that must be whole before it goes on; 0 if there is none.
+    held_frame_bytes: usize,
     /// Whether no further frame begins.
     is_closing: bool,
     /// What waits for another to overtake it.
@@ -55,6 +59,8 @@ impl<'a> Requests<'a> {
             held_bytes_max,
             culprit,
             passing: 0,
+            has_begun: false,
+            held_frame_bytes: 0,
             is_closing: false,
             held: None,
         }
@@ -201,6 +207,8 @@ impl<'a> Requests<'a> {
         out: &mut Vec<Bytes>,
     ) -> Result<Option<usize>, Broken> {
         let Some(front) = request_front(&incoming[*at..])? else { return Ok(None) };
+        self.has_begun = true;
+        self.held_frame_bytes = 0;
         let judged = self.is_judged(&front);
         let asks_in_vain = front.api_key == ApiKey::ApiVersions.code()
             && front.version > ApiKey::ApiVersions.max_version();
@@ -219,6 +227,7 @@ impl<'a> Requests<'a> {
             return Err(Broken::TooLarge(front.size_bytes));
         }
         if incoming.len() - *at < front.size_bytes {
+            self.held_frame_bytes = front.size_bytes;
             return Ok(None);
         }
         flush(incoming, at, out);
@@ -268,6 +277,22 @@ impl Relay for Requests<'_> {
 
     fn bell(&self) -> &Notify {
         &self.link.room
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.link.kept_bytes() + self.held.as_ref().map_or(0, |held| 2 * held.frame.len())
+    }
+
+    fn held_frame_bytes(&self) -> usize {
+        self.held_frame_bytes
+    }
+
+    fn owes(&self, incoming: &BytesMut) -> Owed {
+        match self.has_begun {
+            false => Owed::First,
+            true if self.passing > 0 || !incoming.is_empty() => Owed::Rest,
+            true => Owed::Nothing,
+        }
     }
 
     fn close(&mut self) {

@@ -5,6 +5,7 @@ use crate::endpoints::{self, Form};
 use crate::frames::{Broken, SHARE_ACKNOWLEDGE, SHARE_FETCH, version_max};
 use bytes::{Bytes, BytesMut};
 use std::io;
+use std::sync::{Mutex, PoisonError};
 use wire::api_versions::ApiVersion;
 use wire::frame::{self, LENGTH_BYTES, read_response_head, write_response};
 use wire::reader::DecodeError;
@@ -53,6 +54,11 @@ pub fn rewrite(
     }
 }
 
+/// Answers above this size are rewritten one at a time: decoded they take several times their size.
+const LARGE_BYTES: usize = 1 << 20;
+/// Held while a large answer is rewritten.
+static REWRITING: Mutex<()> = Mutex::new(());
+
 /// Decodes an answer, alters it and encodes it again.
 fn alter<M: Message>(
     answer: &[u8],
@@ -60,6 +66,8 @@ fn alter<M: Message>(
     version: i16,
     change: impl FnOnce(&mut M) -> io::Result<()>,
 ) -> Result<Bytes, Broken> {
+    let lock = || REWRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = (answer.len() > LARGE_BYTES).then(lock);
     let mut reader = Reader::new(&answer[LENGTH_BYTES..]);
     let correlation_id = read_response_head(&mut reader, api, version)?;
     let mut message = M::decode(&mut reader, version)?;

@@ -1,8 +1,11 @@
 //! The proxy's counters by name, for Prometheus.
 
 use std::fmt;
+use std::sync::Arc;
 
 use metrics::{Families, Source, process};
+
+use pools::{ClientNetwork, LeasePool};
 
 use crate::counters::{ApiTraffic, Counters};
 
@@ -20,6 +23,11 @@ impl Source for Counters {
                 "connections_refused",
                 "Connections of clients that were closed at once, because as many as may be were open",
                 traffic.refused_connections,
+            ),
+            (
+                "connections_evicted",
+                "Connections of clients that were closed because places or memory were short",
+                traffic.evicted_connections,
             ),
             ("broker_connections", "Connections to brokers", traffic.server_connections),
         ] {
@@ -56,6 +64,33 @@ fn by_api(
     })
 }
 
+/// Memory of the connections of a proxy.
+#[derive(Debug)]
+pub struct MemoryShown(Arc<LeasePool<ClientNetwork>>);
+
+impl MemoryShown {
+    pub(crate) fn new(memory: &Arc<LeasePool<ClientNetwork>>) -> MemoryShown {
+        MemoryShown(Arc::clone(memory))
+    }
+
+    /// Bytes that connections hold.
+    pub fn used_bytes(&self) -> usize {
+        self.0.used_units()
+    }
+}
+
+impl Source for MemoryShown {
+    fn write(&self, families: &mut Families<'_>) -> fmt::Result {
+        for (name, help, bytes) in [
+            ("memory_used_bytes", "Bytes that connections of clients hold", self.0.used_units()),
+            ("memory_max_bytes", "Bytes that they may hold (`--memory-max`)", self.0.units_max()),
+        ] {
+            families.gauge(&format!("highwater_proxy_{name}"), help, bytes as f64)?;
+        }
+        Ok(())
+    }
+}
+
 /// What runs, and its process.
 pub struct OfProcess;
 
@@ -67,10 +102,8 @@ impl Source for OfProcess {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn every_metric_of_the_proxy_is_listed_in_the_documentation() {
@@ -79,7 +112,8 @@ mod tests {
         counters.request(0, 50);
         counters.response(0, 7);
         let source: Arc<dyn Source> = Arc::new(counters);
-        let text = metrics::text(&source);
+        let memory: Arc<dyn Source> = Arc::new(MemoryShown(Arc::new(LeasePool::new(1))));
+        let text = metrics::text(&source) + &metrics::text(&memory);
         for line in [
             "highwater_proxy_messages_total{api_key=\"Produce\",direction=\"request\"} 2",
             "highwater_proxy_bytes_total{api_key=\"Produce\",direction=\"request\"} 150",

@@ -22,6 +22,8 @@ use crate::system;
 const RESERVE: u64 = 64;
 /// Descriptors of a carried connection: the client's and the broker's.
 const DESCRIPTORS: u64 = 2;
+/// Bytes of a MiB.
+const MIB: usize = 1 << 20;
 /// How long a broker may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// How often the cluster is asked which brokers there are.
@@ -66,6 +68,7 @@ fn config(typed: &Proxy, open_files: Option<u64>) -> Result<ProxyConfig, Failure
         bootstrap_port: listen.port,
         node_start_port: listen.port.checked_add(1).filter(|_| listen.port > 0),
         connect_timeout: CONNECT_MAX,
+        memory_bytes_max: typed.memory_max as usize * MIB,
         connections_max: wanted.map_or(known.connections_max, |count| count as usize),
         asks_every: Some(ASKS_EVERY),
         ..known
@@ -112,6 +115,7 @@ async fn door(at: &HostPort) -> Result<(telemetry::Door, SocketAddr), Failure> {
 fn show(door: telemetry::Door, proxy: &::proxy::Proxy) {
     let sources = Sources::default();
     sources.add(proxy.counters());
+    sources.add(Arc::new(proxy.memory()));
     sources.add(Arc::new(::proxy::OfProcess));
     tokio::spawn(async move {
         let stop = std::future::pending();
@@ -169,6 +173,9 @@ mod tests {
         assert_eq!(limit("-b a:1", Some(1064)), 500);
         assert_eq!(limit("-b a:1", Some(3)), 1);
         assert_eq!(limit("-b a:1 --connections-max 7", Some(1064)), 7);
+        let memory = |line: &str| config(&typed(line), None).unwrap().memory_bytes_max;
+        assert_eq!(memory("-b a:1"), 256 << 20);
+        assert_eq!(memory("-b a:1 --memory-max 16"), 16 << 20);
     }
 
     #[test]

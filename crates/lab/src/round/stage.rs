@@ -178,7 +178,9 @@ impl Standing {
     fn up(upstream: &str, shape: Shape, seed: u64) -> Result<Standing> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let config = ProxyConfig { shape, seed, ..ProxyConfig::new(upstream) };
+        // Its clients are the laboratory's own, and a delay keeps their rate times its length.
+        let memory_bytes_max = usize::MAX / 2;
+        let config = ProxyConfig { shape, seed, memory_bytes_max, ..ProxyConfig::new(upstream) };
         let proxy = runtime.block_on(Proxy::start(config)).context("cannot put up the proxy")?;
         Ok(Standing { proxy, _runtime: runtime })
     }

@@ -115,13 +115,17 @@ async fn a_drain_finishes_the_answers_that_were_asked_for_and_begins_nothing() {
     let proxy = Proxy::start(config).await.unwrap();
     let bootstrap = proxy.bootstrap().to_owned();
     let mut idle = Raw::connect(&bootstrap).await;
-    let (_for_idle, _) = broker.accept().await.unwrap();
+    idle.send_echo(1, 10).await;
+    let (mut for_idle, _) = broker.accept().await.unwrap();
+    next_frame(&mut for_idle).await.unwrap();
+    for_idle.write_all(&[0, 0, 0, 5, 0, 0, 0, 1, 9]).await.unwrap();
+    assert_eq!(idle.answered().await, 1);
     let mut client = Raw::connect(&bootstrap).await;
+    client.send_echo(1, 10).await;
     let (mut at_broker, _) = broker.accept().await.unwrap();
-    for id in [1, 2] {
-        client.send_echo(id, 10).await;
-        next_frame(&mut at_broker).await.unwrap();
-    }
+    next_frame(&mut at_broker).await.unwrap();
+    client.send_echo(2, 10).await;
+    next_frame(&mut at_broker).await.unwrap();
     let draining = tokio::spawn(proxy.drain(NEVER));
     assert!(idle.answer().await.is_none(), "an idle connection is closed");
     assert!(TcpStream::connect(&bootstrap).await.is_err(), "no further connection is taken");
@@ -166,8 +170,8 @@ async fn a_drain_does_not_wait_for_a_broker_that_says_nothing() {
     let config = ProxyConfig::new(&broker.local_addr().unwrap().to_string());
     let proxy = Proxy::start(config).await.unwrap();
     let mut client = Raw::connect(proxy.bootstrap()).await;
-    let (mut silent, _) = broker.accept().await.unwrap();
     client.send_echo(1, 10).await;
+    let (mut silent, _) = broker.accept().await.unwrap();
     next_frame(&mut silent).await.unwrap();
     proxy.drain(Duration::from_millis(100)).await;
     assert!(client.answer().await.is_none());

@@ -9,3 +9,4 @@ mod following;
 mod mischief;
 mod server;
 mod shaping;
+mod sharing;
