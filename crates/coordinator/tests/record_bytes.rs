@@ -133,6 +133,46 @@ fn an_unknown_version_is_refused() {
     assert_eq!(error, RecordError::UnknownVersion { kind: 2, version: 5 });
 }
 
+/// A tagged field of number 9, as a newer release may add it.
+const NEWER_FIELD: [u8; 4] = [9, 2, 0xca, 0xfe];
+
+/// A newer release may add tagged fields to the flexible versions, which this one skips. A newer version is refused.
+#[test]
+fn newer_fields_of_flexible_records_are_skipped_and_newer_versions_are_refused() {
+    let (key, value) = (golden("offset_commit_key"), golden("offset_commit_value_v4"));
+    let read = Record::decode(&key, Some(&value));
+    // The value ends with one tagged field: the topic id.
+    let at = value.len() - 19;
+    assert_eq!(value[at..at + 3], [1, 0, 16]);
+    let newer = [&value[..at], &[2], &value[at + 1..], &NEWER_FIELD].concat();
+    assert_eq!(Record::decode(&key, Some(&newer)), read);
+    for version in 5..=9 {
+        let newer = [&[0, version], &value[2..]].concat();
+        let error = RecordError::UnknownVersion { kind: 1, version: version.into() };
+        assert_eq!(Record::decode(&key, Some(&newer)), Err(error));
+    }
+
+    let (key, value) = (golden("group_metadata_key"), golden("group_metadata_value_v4"));
+    let read = Record::decode(&key, Some(&value));
+    // No tagged field of the second member, and none of the group.
+    let (last, rest) = value.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+    assert_eq!(*last, [0, 0]);
+    let with = |fields: &[&[u8]]| [rest, &fields.concat()].concat();
+    let (none, one): (&[u8], &[u8]) = (&[0], &[1]);
+    for newer in [
+        with(&[none, one, &NEWER_FIELD]),
+        with(&[one, &NEWER_FIELD, none]),
+        with(&[one, &NEWER_FIELD, one, &NEWER_FIELD]),
+    ] {
+        assert_eq!(Record::decode(&key, Some(&newer)), read);
+    }
+    for version in 5..=9 {
+        let newer = [&[0, version], &value[2..]].concat();
+        let error = RecordError::UnknownVersion { kind: 2, version: version.into() };
+        assert_eq!(Record::decode(&key, Some(&newer)), Err(error));
+    }
+}
+
 #[test]
 fn a_group_that_could_not_have_been_written_is_refused() {
     let decode = |group: GroupRecord| {

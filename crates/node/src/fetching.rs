@@ -374,6 +374,75 @@ mod tests {
         }
     }
 
+    /// A tagged field of number 99, as a newer release may add it.
+    const NEWER_FIELD: [u8; 4] = [99, 2, 0xca, 0xfe];
+
+    /// The bytes with a newer field in the list of tagged fields that begins `from_end` bytes before their end, and has `length`
+    /// bytes.
+    fn with_newer_field(bytes: &[u8], from_end: usize, length: usize) -> Vec<u8> {
+        let (before, list) = bytes.split_at(bytes.len() - from_end);
+        let (list, behind) = list.split_at(length);
+        [before, &[list[0] + 1], &list[1..], &NEWER_FIELD, behind].concat()
+    }
+
+    #[test]
+    fn a_leader_skips_newer_fields_of_a_followers_request() {
+        let request = ask(9, &[(0, 70)]);
+        let frame = encode(&request, &mut Session::default(), &TERMS, |_| Offset(60)).unwrap();
+        let known = read(&frame);
+        // Behind the partitions: fields of the partition and of the topic, no forgotten topics, no rack, fields of the request.
+        assert_eq!(frame[frame.len() - 30..][..3], [1, 1, 8], "the high watermark");
+        assert_eq!(frame[frame.len() - 19..][..6], [0, 1, 1, 1, 1, 13], "the replica's state");
+        for (from_end, length) in [(30, 11), (19, 1), (16, 16)] {
+            let newer = with_newer_field(&frame, from_end, length);
+            assert_eq!(read(&newer), known, "a field {from_end} bytes before the end");
+        }
+        let mut newer = with_newer_field(&frame, 1, 1);
+        let size = frame.len() - 14;
+        newer[size] += NEWER_FIELD.len() as u8;
+        assert_eq!(read(&newer), known, "a field of the replica's state");
+        // Of the head: behind its client's name.
+        let newer = with_newer_field(&frame, frame.len() - (LENGTH_BYTES + 17), 1);
+        assert_eq!(read(&newer), known, "a field of the head");
+    }
+
+    #[test]
+    fn a_follower_skips_newer_fields_of_a_leaders_answer() {
+        let mut found = Read {
+            slice: None,
+            high_watermark: Offset(60),
+            aborted: Vec::new(),
+            last_stable: Offset(60),
+            log_start: Offset(2),
+            diverging: None,
+            is_segments_behind: false,
+            last_acknowledgement: None,
+        };
+        let partition = PartitionIndex(1);
+        let understood = |frame: &[u8]| match decode(bytes::Bytes::copy_from_slice(frame), 9) {
+            Ok(Answered::Partitions { session_id: 33, answers }) => answers,
+            other => panic!("{other:?}"),
+        };
+        let frame = answer(9, ErrorCode::None, &answering::found(partition, &found));
+        let known = understood(&frame);
+        // Fields of the partition, of the topic and of the answer.
+        assert_eq!(frame[frame.len() - 3..], [0; 3]);
+        for from_end in 1..=3 {
+            let newer = with_newer_field(&frame, from_end, 1);
+            assert_eq!(understood(&newer), known, "a field {from_end} bytes before the end");
+        }
+        // Of the head: behind the number of the request.
+        let newer = with_newer_field(&frame, frame.len() - 4, 1);
+        assert_eq!(understood(&newer), known, "a field of the head");
+
+        found.diverging = Some((LeaderEpoch(3), Offset(40)));
+        let frame = answer(9, ErrorCode::None, &answering::found(partition, &found));
+        let known = understood(&frame);
+        // One field of the partition: number, length, and 13 bytes that end with no field of their own.
+        assert_eq!(frame[frame.len() - 18..][..3], [1, 0, 13]);
+        assert_eq!(understood(&with_newer_field(&frame, 18, 16)), known);
+    }
+
     #[test]
     fn a_follower_learns_what_went_wrong() {
         let partition = PartitionIndex(1);
