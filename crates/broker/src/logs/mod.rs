@@ -434,10 +434,21 @@ impl Logs {
         self.homes.lock().get(&key_of(partition)).map(|home| home.directory)
     }
 
-    /// Partitions that could not be opened, and why.
+    /// Partitions that could not be opened for a cause of their own, and why. A log directory that is offline is reported itself,
+    /// and not each partition that may be in it.
     pub fn unopened(&self) -> Vec<(TopicPartition, String)> {
+        let is_any_offline = self.directories().any(Directory::is_offline);
         let unopened = self.unopened.lock();
-        unopened.iter().map(|(name, unopened)| (name.clone(), unopened.reason.clone())).collect()
+        let mut found: Vec<_> = unopened
+            .iter()
+            .map(|(name, unopened)| (name.clone(), unopened.topic_id, unopened.reason.clone()))
+            .collect();
+        drop(unopened);
+        found.retain(|(name, topic_id, _)| {
+            let key = Key { topic_id: *topic_id, partition: name.partition };
+            !(is_any_offline && self.is_missing(&key))
+        });
+        found.into_iter().map(|(name, _, reason)| (name, reason)).collect()
     }
 
     /// Remembers that a partition is damaged and not compacted any more.
