@@ -1,7 +1,8 @@
 //! Log directories that are copied while their brokers run, and restored.
 
-use super::health::{cluster_health, codes, http_of, until_named};
-use super::lost_disks::{NOT_DATA, Started};
+use super::health::{cluster_health, codes, expected, get, http_of, until_named};
+use super::lost_disks::{NOT_DATA, Started, copy_running};
+use super::quorum::controller;
 use super::replication::{
     all_acknowledged, described, kept, produce, wait_for_all_in_sync, wait_for_in_sync,
 };
@@ -10,22 +11,11 @@ use super::*;
 /// Folder of the metadata log. The test never restores it: a voter must not forget its vote.
 const METADATA: &str = "__cluster_metadata-0";
 
-fn is_data(name: &std::ffi::OsStr) -> bool {
-    name != METADATA && NOT_DATA.iter().all(|other| name != *other)
-}
+/// Entries of a broker's folder that the tests neither copy nor restore.
+const NOT_COPIED: [&str; 3] = [METADATA, NOT_DATA[0], NOT_DATA[1]];
 
-/// Copies the data of a running broker, metadata folder excluded. A file that disappears meanwhile is left out.
-fn copy_running(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type() {
-            _ if !is_data(&entry.file_name()) => {}
-            Ok(kind) if kind.is_dir() => copy_running(&entry.path(), &to),
-            _ => drop(fs::copy(entry.path(), to)),
-        }
-    }
+fn is_data(name: &std::ffi::OsStr) -> bool {
+    NOT_COPIED.iter().all(|other| name != *other)
 }
 
 /// Replaces the data of a stopped broker by a copy.
@@ -38,7 +28,7 @@ fn put_back(copy: &Path, folder: &str) {
             false => fs::remove_file(entry.path()).unwrap(),
         }
     }
-    copy_running(copy, Path::new(folder));
+    copy_running(copy, Path::new(folder), &NOT_COPIED);
 }
 
 #[test]
@@ -50,7 +40,7 @@ fn a_copy_of_a_running_broker_is_not_elected_when_an_intact_replica_returns() {
     wait_for_all_in_sync(&up.bootstrap, "kept");
     let brokers = up.brokers.clone();
     let copied = place.path().join("copy");
-    copy_running(Path::new(&brokers[2].folder), &copied);
+    copy_running(Path::new(&brokers[2].folder), &copied, &NOT_COPIED);
     all_acknowledged(produce(&up.bootstrap, 300..600));
     up.signal(Signal::KILL);
     up.process.wait().unwrap();
@@ -78,7 +68,7 @@ fn a_copy_of_a_running_broker_is_not_elected_when_an_intact_replica_returns() {
 }
 
 /// The newest mark of a broker's log directory that the metadata in this folder has; 0 for none.
-fn recorded_mark(folder: &str, broker: i32) -> u64 {
+pub(super) fn recorded_mark(folder: &str, broker: i32) -> u64 {
     let before = format!("{{\"broker\":{broker},\"directory\":\"");
     let mark = |rest: &str| -> Option<u64> {
         let (_, mark) = rest.split_once("\",\"mark\":")?;
@@ -110,12 +100,12 @@ fn write_past_marks(up: &Up, from: u32) -> u32 {
     next
 }
 
-fn create_on(bootstrap: &str, brokers: &[i32]) {
+fn create_on(bootstrap: &str, brokers: &[i32], min_in_sync: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let topic = client::admin::NewTopic {
         name: "kept".to_owned(),
         assignments: vec![brokers.to_vec()],
-        configs: vec![("min.insync.replicas".to_owned(), "2".to_owned())],
+        configs: vec![("min.insync.replicas".to_owned(), min_in_sync.to_owned())],
         ..client::admin::NewTopic::default()
     };
     runtime.block_on(async {
@@ -140,13 +130,13 @@ impl Outage {
         let (place, folder) = place();
         let keys = ["highwater.mark.interval.ms=200", "highwater.election.wait.ms=0"];
         let mut up = Up::of(&folder, 3, &["--set", keys[0], "--set", keys[1]]);
-        create_on(&up.bootstrap, &[3, 2]);
+        create_on(&up.bootstrap, &[3, 2], "2");
         all_acknowledged(produce(&up.bootstrap, 0..300));
         wait_for_in_sync(&up.bootstrap, "kept", 2);
         let copies = [2, 3].map(|number| place.path().join(format!("copy of {number}")));
-        copy_running(Path::new(&up.brokers[2].folder), &copies[1]);
+        copy_running(Path::new(&up.brokers[2].folder), &copies[1], &NOT_COPIED);
         let later = write_past_marks(&up, 300);
-        copy_running(Path::new(&up.brokers[1].folder), &copies[0]);
+        copy_running(Path::new(&up.brokers[1].folder), &copies[0], &NOT_COPIED);
         let all = write_past_marks(&up, later);
         let brokers = up.brokers.clone();
         up.signal(Signal::KILL);
@@ -180,8 +170,10 @@ fn a_copy_that_is_recognised_leads_nothing_until_an_intact_replica_returns() {
     let rest = format!("{},{}", brokers[0].address, brokers[2].address);
     let (first, third) = (outage.start(1), outage.start(3));
     outage.wait_until_serving(&[1, 3]);
-    let health = until_named(&http_of(Path::new(&brokers[2].folder)), "log_directory_copied");
+    let http = http_of(Path::new(&brokers[2].folder));
+    let health = until_named(&http, "log_directory_copied");
     assert_eq!(health.code, 200);
+    assert_eq!(codes(&http), expected(200, 200, 200, "degraded"));
     let (code, text) = cluster_health(&rest);
     assert!(code == 1 && text.contains("broker 3: log_directory_copied"), "{text}");
     assert!(described(&rest, "kept").is_none_or(|rows| rows[0].0 < 0), "{}", third.said());
@@ -210,6 +202,17 @@ fn the_longest_of_several_copies_is_named_and_elected_uncleanly() {
         let named = "complete_replicas_lost: kept-0: no complete replica is left; of those that answer, broker 2 has";
         code == 1 && text.contains(named)
     });
+    let names_it = |number: &usize| {
+        let http = http_of(Path::new(&brokers[number - 1].folder));
+        get(&http, "/healthz").is_some_and(|answer| answer.names("complete_replicas_lost"))
+    };
+    wait_until("the active controller alone names it", || {
+        (1..=3).filter(names_it).eq([controller(&all) as usize])
+    });
+    for broker in brokers {
+        let found = codes(&http_of(Path::new(&broker.folder))).unwrap();
+        assert_eq!((found.0, found.1, found.2), (200, 200, 200), "{}", broker.folder);
+    }
     run(&all, "cluster elect --unclean kept:0");
     wait_until("the partition has a leader", || {
         described(&all, "kept").is_some_and(|rows| rows[0].0 > 0)
@@ -219,5 +222,53 @@ fn the_longest_of_several_copies_is_named_and_elected_uncleanly() {
     assert!(found.len() >= outage.ends.0 as usize, "{}: {:?}", found.len(), outage.ends);
     assert_eq!(found, (0..found.len() as u32).collect());
     wait_for_in_sync(&all, "kept", 2);
+    drop(started);
+}
+
+#[test]
+fn a_follower_keeps_committed_records_that_a_copy_in_the_lead_lacks() {
+    let (place, folder) = place();
+    // No mark is raised: nothing distinguishes the copy from the directory itself.
+    let mut up = Up::of(&folder, 3, &["--set", "highwater.mark.interval.ms=600000"]);
+    create_on(&up.bootstrap, &[3, 2], "1");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_in_sync(&up.bootstrap, "kept", 2);
+    let copied = place.path().join("copy");
+    copy_running(Path::new(&up.brokers[2].folder), &copied, &NOT_COPIED);
+    all_acknowledged(produce(&up.bootstrap, 300..600));
+    let brokers = up.brokers.clone();
+    // A clean stop writes the highest committed offset down.
+    brokers[1].signal(Signal::TERM);
+    up.says("broker 2");
+    wait_for_in_sync(&brokers[2].address, "kept", 1);
+    up.signal(Signal::KILL);
+    up.process.wait().unwrap();
+    wait_until("all brokers are dead", || {
+        brokers.iter().all(|broker| !procfs::is_running(broker.pid))
+    });
+    put_back(&copied, &brokers[2].folder);
+
+    let start = |number: usize| {
+        let reports = place.path().join(format!("reports of {number}"));
+        Started::of(&brokers[number - 1].folder, reports)
+    };
+    let started = [1, 2, 3].map(start);
+    let all: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
+    let all = all.join(",");
+    // F06, F11: the leader lacks what it had acknowledged.
+    let http = http_of(Path::new(&brokers[1].folder));
+    let answer = until_named(&http, "truncation_refused");
+    assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
+    assert_eq!(codes(&http), expected(200, 200, 200, "degraded"));
+    let (code, text) = cluster_health(&all);
+    let named = "broker 2: truncation_refused: kept-0: leader 3 lacks committed records from";
+    assert!(code == 1 && text.contains(named), "{text}");
+    assert!(kept(&all).len() < 600, "the leader is the copy");
+    // An operator gives the records up.
+    run(&all, "cluster elect --unclean kept:0");
+    wait_for_in_sync(&all, "kept", 2);
+    wait_until("health names nothing any more", || {
+        get(&http, "/healthz").is_some_and(|answer| !answer.names("truncation_refused"))
+    });
     drop(started);
 }

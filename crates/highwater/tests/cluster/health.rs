@@ -1,5 +1,6 @@
-//! Faults of real processes, and the answer of every health surface: `/livez`, `/readyz`, `/healthz`, `cluster health`. The
-//! table of all faults, from facts instead of processes, is in `serving/tests/it/health.rs`.
+//! Faults of real processes, and the answer of every health surface: `/livez`, `/readyz`, `/healthz`, `cluster health`. More
+//! faults are in `health_faults.rs`, and the table of all is in decision 0052. The same faults from facts instead of processes
+//! are in `serving/tests/it/health.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,18 +20,18 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn status(&self) -> &str {
+    pub(super) fn status(&self) -> &str {
         self.body["status"].as_str().unwrap_or_default()
     }
 
-    fn names(&self, condition: &str) -> bool {
+    pub(super) fn names(&self, condition: &str) -> bool {
         let reasons = self.body["reasons"].as_array();
         reasons.is_some_and(|all| all.iter().any(|reason| reason["reason"] == condition))
     }
 }
 
 /// `None` if nothing answers.
-fn get(address: &str, path: &str) -> Option<Answer> {
+pub(super) fn get(address: &str, path: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -57,7 +58,12 @@ pub(super) fn codes(http: &str) -> Option<(u16, u16, u16, String)> {
     Some((live.code, ready.code, health.code, status))
 }
 
-fn expected(live: u16, ready: u16, health: u16, status: &str) -> Option<(u16, u16, u16, String)> {
+pub(super) fn expected(
+    live: u16,
+    ready: u16,
+    health: u16,
+    status: &str,
+) -> Option<(u16, u16, u16, String)> {
     Some((live, ready, health, status.to_owned()))
 }
 
@@ -81,17 +87,31 @@ pub(super) fn cluster_health(bootstrap: &str) -> (i32, String) {
 }
 
 /// A broker of its own file; killed at the end of the test.
-struct Node {
+pub(super) struct Node {
     process: Child,
     folder: PathBuf,
-    address: String,
-    http: String,
+    pub(super) address: String,
+    pub(super) http: String,
 }
 
 impl Node {
     /// Starts `highwater start` with these keys in its file, and a controller listener if there is a port for it. Waits
     /// for nothing.
-    fn spawn(folder: &Path, controller_port: Option<u16>, keys: &[(&str, &str)]) -> Node {
+    pub(super) fn spawn(
+        folder: &Path,
+        controller_port: Option<u16>,
+        keys: &[(&str, &str)],
+    ) -> Node {
+        Node::spawn_as(folder, controller_port, keys, &[])
+    }
+
+    /// As [`Node::spawn`], with these environment variables.
+    pub(super) fn spawn_as(
+        folder: &Path,
+        controller_port: Option<u16>,
+        keys: &[(&str, &str)],
+        environment: &[(&str, &str)],
+    ) -> Node {
         fs::create_dir_all(folder).unwrap();
         let free = ports::free(2).unwrap();
         let address = format!("127.0.0.1:{}", free[0]);
@@ -119,28 +139,41 @@ impl Node {
             fs::File::options().create(true).append(true).open(folder.join("broker.log")).unwrap();
         let mut command = Command::new(HIGHWATER);
         command.arg("start").arg(&path).stdin(Stdio::null());
+        command.envs(environment.iter().copied());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let process = command.spawn().unwrap();
         Node { process, folder: folder.to_owned(), address, http }
     }
 
     /// As [`Node::spawn`], and waits until it serves.
-    fn start(folder: &Path, controller_port: Option<u16>, keys: &[(&str, &str)]) -> Node {
-        let node = Node::spawn(folder, controller_port, keys);
+    pub(super) fn start(
+        folder: &Path,
+        controller_port: Option<u16>,
+        keys: &[(&str, &str)],
+    ) -> Node {
+        Node::spawn(folder, controller_port, keys).ready()
+    }
+
+    /// Waits until the broker serves.
+    pub(super) fn ready(self) -> Node {
         let deadline = Instant::now() + LIMIT;
-        while get(&node.http, "/readyz").is_none_or(|answer| answer.code != 200) {
-            assert!(Instant::now() < deadline, "{}", node.log());
+        while get(&self.http, "/readyz").is_none_or(|answer| answer.code != 200) {
+            assert!(Instant::now() < deadline, "{}", self.log());
             thread::yield_now();
         }
-        node
+        self
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Everything that it wrote.
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("broker.log")).unwrap()
     }
 
-    fn stop(mut self) {
+    pub(super) fn stop(mut self) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
         assert!(self.process.wait().unwrap().success());
     }
@@ -183,6 +216,7 @@ fn a_dead_broker_makes_no_healthy_broker_unready() {
         assert_eq!(codes(&http[at]), expected(200, 200, 200, "ok"));
         let (exit, text) = cluster_health(&up.brokers[at].address);
         assert!(exit == 1 && text.starts_with("healthy: no\n"), "{text}");
+        assert!(text.contains("fenced: 1 (") && text.contains("without leader: 3 ("), "{text}");
     }
 
     // F13: a second broker is paused. The third has no quorum, and serves what it leads.
@@ -351,6 +385,7 @@ fn a_broker_that_waits_for_a_quorum_is_alive_and_not_ready() {
     assert!(get(&node.http, "/readyz").unwrap().names("starting"));
     assert_eq!(codes(&node.http), expected(200, 503, 503, "unavailable"));
     assert_eq!(get(&node.http, "/metrics").unwrap().code, 503);
+    assert_eq!(cluster_health(&node.address).0, 1);
 }
 
 #[test]
@@ -369,6 +404,8 @@ fn a_silent_broker_is_named_by_the_active_controller_alone() {
     let (exit, text) = cluster_health(&up.brokers[active].address);
     let named = format!("broker_suspected: broker {} is silent", silent + 1);
     assert!(exit == 1 && text.contains(&named), "{text}");
+    assert!(text.contains("broker_unreachable"), "{text}");
+    assert_eq!(codes(&http(active)), expected(200, 200, 200, "ok"));
     up.brokers[silent].signal(Signal::CONT);
     wait_until("the broker answers again", || {
         get(&http(active), "/healthz").is_some_and(|answer| !answer.names("broker_suspected"))
@@ -449,8 +486,11 @@ fn a_directory_whose_disk_hangs_is_named_until_the_disk_answers() {
             ByHand(child)
         })
         .collect();
+    // F12.
     let answer = until_named(&node.http, "log_directory_hung");
     assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
+    assert_eq!(codes(&node.http), expected(200, 200, 200, "degraded"));
+    assert_eq!(cluster_health(&node.address).0, 1);
     drop(frozen);
     wait_until("the disk answers", || {
         get(&node.http, "/healthz").is_some_and(|answer| !answer.names("log_directory_hung"))

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
+use super::health::{codes, expected, get, http_of, until_named};
 use super::replication::{all_acknowledged, described, kept, produce, wait_for_all_in_sync};
 use super::*;
 
@@ -65,6 +66,10 @@ fn a_broker_that_is_held_up_by_its_disk_is_fenced_and_comes_back_with_the_disk()
     all_acknowledged(produce(&others, 300..600));
     assert_eq!(kept(&others), (0..600).collect());
     assert_eq!(try_run(&others, "cluster health").status.code(), Some(1), "it stays fenced");
+    let http = http_of(Path::new(&second.folder));
+    let answer = until_named(&http, "fenced");
+    assert!(answer.names("metadata_held_up"), "{answer:?}");
+    assert_eq!(codes(&http), expected(200, 503, 503, "unavailable"));
 
     let place = place.path();
     let read = hanging.into_iter().enumerate();
@@ -73,6 +78,9 @@ fn a_broker_that_is_held_up_by_its_disk_is_fenced_and_comes_back_with_the_disk()
     wait_for_all_in_sync(&others, "kept");
     wait_until("it leads what it was given", || leads(&others, "stuck", 2) == Some(true));
     assert!(reports().contains("this broker serves again"), "{}", reports());
+    wait_until("health names nothing any more", || {
+        get(&http, "/healthz").is_some_and(|answer| answer.status() == "ok")
+    });
     all_acknowledged(produce(&second.address, 600..700));
     assert_eq!(kept(&second.address), (0..700).collect());
     up.stop();

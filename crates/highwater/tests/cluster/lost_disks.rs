@@ -7,7 +7,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use client::{Admin, Cluster, ClusterConfig};
+use model::ErrorCode;
+use wire::DescribeLogDirsRequest;
 
+use super::copies::recorded_mark;
+use super::health::{cluster_health, codes, expected, http_of, until_named};
+use super::hints::{block_on, open};
 use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync, wait_for_in_sync};
 use super::*;
 
@@ -42,6 +47,20 @@ pub(super) fn copy(from: &Path, to: &Path) {
         match entry.file_type().unwrap().is_dir() {
             true => copy(&entry.path(), &to),
             false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Copies a folder of a running broker, without entries of these names. A file that disappears meanwhile is left out.
+pub(super) fn copy_running(from: &Path, to: &Path, without: &[&str]) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type() {
+            _ if without.iter().any(|name| entry.file_name() == *name) => {}
+            Ok(kind) if kind.is_dir() => copy_running(&entry.path(), &to, without),
+            _ => drop(fs::copy(entry.path(), to)),
         }
     }
 }
@@ -498,5 +517,85 @@ fn a_broker_starts_without_a_log_directory_whose_disk_is_missing() {
     wait_until("the other directory has copies", || kept_in(&own).len() == 6);
     wait_for_all_in_sync(&up.bootstrap, "kept");
     assert_eq!(kept(&up.bootstrap), (0..312).collect());
+    up.stop();
+}
+
+/// The log directories of a broker, each with its error code (DescribeLogDirs).
+fn directory_errors(address: &str) -> Vec<(String, ErrorCode)> {
+    let request = DescribeLogDirsRequest::default();
+    let answer = block_on(async { open(address).await.call_version(&request, 4).await.unwrap() });
+    answer.results.iter().map(|it| (it.log_dir.clone(), it.error())).collect()
+}
+
+/// Log directories of a broker without an error.
+fn online_directories(address: &str) -> usize {
+    directory_errors(address).iter().filter(|(_, error)| *error == ErrorCode::None).count()
+}
+
+/// While a directory is away the marks of the other one rise. The directory comes back with its earlier mark, and does not count as a copy.
+#[test]
+fn marks_that_rise_while_a_directory_is_away_make_it_no_copy() {
+    let (place, folder) = place();
+    let mut up = Up::of(&folder, 3, &["--set", "highwater.mark.interval.ms=200"]);
+    let first = up.brokers[0].clone();
+    let (second, lost) = (place.path().join("second disk"), place.path().join("lost disk"));
+    let (own, other) = (first.folder.clone(), second.to_str().unwrap().to_owned());
+    first.signal(Signal::TERM);
+    up.says("broker 1");
+    add_directory(&own, &second);
+    let http = http_of(Path::new(&own));
+    let start = || {
+        let started = Started::of(&own, place.path().join("reports"));
+        wait_until("the broker serves", || codes(&http).is_some_and(|(_, ready, ..)| ready == 200));
+        started
+    };
+    let started = start();
+    up.run("topic create kept -p 6 -r 3");
+    all_acknowledged(produce(&up.bootstrap, 0..300));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let (gone, here) = (kept_in(&other), kept_in(&own));
+    assert!(!gone.is_empty() && !here.is_empty(), "they are in both: {gone:?}, {here:?}");
+    let mut next = 300;
+    let mut raise_marks = || {
+        let before = recorded_mark(&up.brokers[1].folder, 1);
+        wait_until("a later mark of the broker is recorded", || {
+            produce_in_each(&up.bootstrap, "kept", 6, next);
+            next += 6;
+            recorded_mark(&up.brokers[1].folder, 1) > before
+        });
+    };
+    raise_marks();
+    assert_eq!(online_directories(&first.address), 2);
+    started.kill();
+    fs::rename(&second, &lost).unwrap();
+
+    // F11: the disk is not mounted.
+    let started = start();
+    let answer = until_named(&http, "log_directory_offline");
+    assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
+    assert_eq!(codes(&http), expected(200, 200, 200, "degraded"));
+    let (exit, text) = cluster_health(&up.bootstrap);
+    let named = format!("broker 1: log_directory_offline: {other}: ");
+    assert!(exit == 1 && text.contains(&named) && text.contains("is missing"), "{text}");
+    // Kafka lists a directory that is offline, with this code and nothing else.
+    let errors = directory_errors(&first.address);
+    assert!(errors.contains(&(other.clone(), ErrorCode::KafkaStorageError)), "{errors:?}");
+    assert_eq!(online_directories(&first.address), 1);
+    wait_for_others_in_sync(&up.bootstrap, &gone);
+    for _ in 0..3 {
+        raise_marks();
+    }
+    started.kill();
+
+    fs::remove_dir_all(&second).unwrap();
+    fs::rename(&lost, &second).unwrap();
+    let started = start();
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    assert!(!started.reported("put back from a copy"), "{}", started.said());
+    assert_eq!(codes(&http), expected(200, 200, 200, "ok"));
+    assert_eq!(online_directories(&first.address), 2);
+    assert_eq!((kept_in(&own), kept_in(&other)), (here, gone));
+    assert_eq!(kept(&up.bootstrap), (0..next as u32).collect());
+    started.kill();
     up.stop();
 }

@@ -8,6 +8,7 @@ mod copies;
 mod deletion;
 mod full_volume;
 mod health;
+mod health_faults;
 mod held_up;
 mod hints;
 mod lost_disks;

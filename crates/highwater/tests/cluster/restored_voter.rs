@@ -3,26 +3,12 @@
 
 use std::path::PathBuf;
 
-use super::lost_disks::{NOT_DATA, Started, take_away, wait_for_all_votes};
+use super::lost_disks::{NOT_DATA, Started, copy_running, take_away, wait_for_all_votes};
 use super::quorum::controller;
 use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
 use super::*;
 
 const METADATA: &str = "__cluster_metadata-0";
-
-/// Copies a folder of a running broker. A file that disappears meanwhile is left out.
-fn copy_running(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type() {
-            _ if NOT_DATA.iter().any(|name| entry.file_name() == *name) => {}
-            Ok(kind) if kind.is_dir() => copy_running(&entry.path(), &to),
-            _ => drop(fs::copy(entry.path(), to)),
-        }
-    }
-}
 
 fn metadata(broker: &Broker) -> PathBuf {
     Path::new(&broker.folder).join(METADATA)
@@ -51,7 +37,7 @@ fn a_voter_restored_beside_a_living_leader_joins_as_a_new_member() {
     let victim = up.brokers[(leads % 3) as usize].clone();
     let number = leads % 3 + 1;
     let copied = place.path().join("copy");
-    copy_running(Path::new(&victim.folder), &copied);
+    copy_running(Path::new(&victim.folder), &copied, &NOT_DATA);
     decide_much(&bootstrap, "later");
     all_acknowledged(produce(&bootstrap, 100..200));
 
@@ -59,7 +45,7 @@ fn a_voter_restored_beside_a_living_leader_joins_as_a_new_member() {
     up.says(&format!("broker {number}"));
     take_away(&victim.folder, &place.path().join("taken away"));
     // The journals in the copy are as old as the metadata in the copy: only the leader knows more.
-    copy_running(&copied, Path::new(&victim.folder));
+    copy_running(&copied, Path::new(&victim.folder), &NOT_DATA);
     let started = Started::of(&victim.folder, place.path().join("reports"));
     started.wait_for_report("the metadata folder was put back from an older copy");
     started.wait_for_report("starting again, without the metadata folder");
@@ -88,7 +74,7 @@ fn a_voter_restored_after_a_stop_of_all_elects_no_leader_without_the_metadata() 
     wait_for_all_in_sync(&bootstrap, "kept");
     let brokers = up.brokers.clone();
     let copied = place.path().join("copy");
-    copy_running(&metadata(&brokers[0]), &copied);
+    copy_running(&metadata(&brokers[0]), &copied, &NOT_DATA);
     // The second voter lacks the decisions that follow.
     brokers[1].signal(Signal::KILL);
     up.says("broker 2");
@@ -102,7 +88,7 @@ fn a_voter_restored_after_a_stop_of_all_elects_no_leader_without_the_metadata() 
     drop(up);
 
     fs::rename(metadata(&brokers[0]), place.path().join("newest")).unwrap();
-    copy_running(&copied, &metadata(&brokers[0]));
+    copy_running(&copied, &metadata(&brokers[0]), &NOT_DATA);
     let start = |number: usize| {
         let reports = place.path().join(format!("reports of {number}"));
         Started::of(&brokers[number - 1].folder, reports)
