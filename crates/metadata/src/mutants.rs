@@ -37,6 +37,10 @@ pub enum Mutant {
     MarksAreIgnored,
     /// An eligible replica whose broker registered again is elected without comparing log ends.
     RestartedIsTrusted,
+    /// An unclean election takes the first replica that answered, whatever the others have.
+    UncleanTakesFirst,
+    /// An unclean election allows no truncation.
+    UncleanAllowsNothing,
     /// The broker epochs of an ISR's members are lost on the way to the controller (KIP-903).
     DropsMemberEpochs,
     /// A smaller `min.insync.replicas` leaves replicas eligible (KAFKA-16540).
@@ -51,11 +55,13 @@ pub enum Mutant {
     RelievesBelowMinimum,
     /// A replica in a missing log directory is given up for one whose broker is silent or fenced.
     UnheardReplicasCount,
+    /// A replica in a missing log directory is given up although no other replica is in sync.
+    LastMissingIsGivenUp,
 }
 
 impl Mutant {
     /// All that the simulation finds. The transcript of relief finds the others.
-    pub const ALL: [Mutant; 19] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -72,6 +78,8 @@ impl Mutant {
         Mutant::CopiesCount,
         Mutant::MarksAreIgnored,
         Mutant::RestartedIsTrusted,
+        Mutant::UncleanTakesFirst,
+        Mutant::UncleanAllowsNothing,
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,
         Mutant::SmallerMinIsrKeepsEligible,
@@ -82,7 +90,8 @@ impl Mutant {
         [Mutant::UnfitJoins, Mutant::RelievesToAnyReplica, Mutant::RelievesBelowMinimum];
 
     /// Rules of missing log directories ([`crate::decide::GiveUpMissing`]).
-    pub const OF_MISSING: [Mutant; 1] = [Mutant::UnheardReplicasCount];
+    pub const OF_MISSING: [Mutant; 2] =
+        [Mutant::UnheardReplicasCount, Mutant::LastMissingIsGivenUp];
 }
 
 #[cfg(debug_assertions)]

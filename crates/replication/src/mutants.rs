@@ -44,6 +44,8 @@ pub enum Mutant {
     ReportsUnsyncedStart,
     /// A follower refuses every truncation, also above the highest committed offset that it has known.
     BoundAtLogEnd,
+    /// A follower forgets at a restart the highest committed offset that it has known.
+    BoundForgotten,
     /// A change of the ISR forgets the start of the leader epoch (KAFKA-15021).
     IsrChangeForgetsStart,
     /// The standing of brokers is taken from a state with a new number only (KAFKA-13790).
@@ -57,7 +59,7 @@ impl Mutant {
     pub const OF_SICKNESS: [Mutant; 1] = [Mutant::RefusedIsWaitedFor];
 
     /// All that the other runs of several brokers find.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 23] = [
         Mutant::LeaderAlone,
         Mutant::WrittenIsSynced,
         Mutant::AsksUnsynced,
@@ -78,6 +80,7 @@ impl Mutant {
         Mutant::JoinsUndeleted,
         Mutant::ReportsUnsyncedStart,
         Mutant::BoundAtLogEnd,
+        Mutant::BoundForgotten,
         Mutant::IsrChangeForgetsStart,
         Mutant::StandingNeedsNumber,
     ];

@@ -191,6 +191,10 @@ impl Replica {
 
     /// Takes over the bound that an earlier process stored. Recovery may have lost some of the records below it.
     pub fn recall(&mut self, bound: CommittedBound) {
+        if is_planted(Mutant::BoundForgotten) {
+            self.high_watermark = self.log_start;
+            return;
+        }
         let known = bound.offset.clamp(self.log_start, self.written);
         self.high_watermark = self.high_watermark.max(known);
         self.committed_in = self.committed_in.max(bound.leader_epoch);

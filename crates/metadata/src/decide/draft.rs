@@ -3,6 +3,7 @@
 use super::UncleanElection;
 use crate::delta::unclean_election;
 use crate::image::{ClusterImage, PartitionImage};
+use crate::mutants::{Mutant, is_planted};
 use crate::record::MetadataRecord;
 use model::{LeaderEpoch, PartitionIndex, TopicId};
 
@@ -66,7 +67,7 @@ impl Draft {
         partition: PartitionIndex,
         leader_epoch: LeaderEpoch,
     ) {
-        if self.image.detects_copies() {
+        if self.image.detects_copies() && !is_planted(Mutant::UncleanAllowsNothing) {
             self.push(MetadataRecord::TruncationAllowed { topic_id, partition, leader_epoch });
         }
     }

@@ -191,7 +191,10 @@ impl<'a> View<'a> {
             Some(((end.last_epoch, end.end), *id))
         };
         // Of equal ones the last is the maximum.
-        let known = eligible.iter().rev().filter_map(end_of);
+        let mut known = eligible.iter().rev().filter_map(end_of);
+        if self.forced && is_planted(Mutant::UncleanTakesFirst) {
+            return known.next_back().map(|(_, id)| id);
+        }
         known.max_by_key(|(end, _)| *end).map(|(_, id)| id)
     }
 

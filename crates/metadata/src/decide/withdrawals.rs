@@ -95,7 +95,9 @@ impl Draft {
             let is_there = heard.contains(id) || is_planted(Mutant::UnheardReplicasCount);
             *id != broker && is_there && self.image().is_eligible_replica(*id, named.0, named.1)
         };
-        Ok(!state.is_complete(broker) || state.isr.iter().any(is_heard))
+        let may_be_eligible =
+            is_planted(Mutant::LastMissingIsGivenUp) && state.replicas.iter().any(is_heard);
+        Ok(!state.is_complete(broker) || state.isr.iter().any(is_heard) || may_be_eligible)
     }
 
     fn check_report(&self, broker: &BrokerRef, partitions: usize) -> Answer<()> {

@@ -14,6 +14,7 @@ use super::controller::{Ask, Controller, Entry, Told};
 use super::elections::ENDS_WAIT_MS;
 use super::forwarded::Forwarded;
 use super::network::Body;
+use super::operator::{OperatorRequest, needs_ends};
 use super::sick::SickEvent;
 use super::topics::partition_of;
 use super::{Cluster, Event, Process, id_of, named, quorum};
@@ -32,6 +33,8 @@ pub(super) struct Active {
     pub(super) term: u64,
     pub(super) controller: Controller,
     pub(super) elections: Elections,
+    /// Requests of a person for which log ends are read.
+    pub(super) operator_requests: Vec<OperatorRequest>,
     /// Answers that wait until so many entries are committed.
     held: VecDeque<(usize, Process, Told)>,
 }
@@ -86,6 +89,14 @@ impl Cluster {
             _ => Vec::new(),
         };
         // Who is not the controller (any more) says nothing: the asker's time runs out.
+        if self.members[member].active.is_none() {
+            return;
+        }
+        if let Ask::Elect(request) = ask
+            && needs_ends(&self.members[member].image, request)
+        {
+            return self.begin_operator_request(member, request);
+        }
         let Some(active) = &mut self.members[member].active else { return };
         let (is_copy, is_behind) = match ask {
             Ask::Register(request, marks) => {
@@ -200,8 +211,9 @@ impl Cluster {
         }
         let entry = controller.sweep(self.now);
         let elections = Elections::new(Duration::from_millis(ENDS_WAIT_MS.cast_unsigned()));
-        let held = VecDeque::new();
-        self.members[member].active = Some(Active { term, controller, elections, held });
+        let (operator_requests, held) = (Vec::new(), VecDeque::new());
+        self.members[member].active =
+            Some(Active { term, controller, elections, operator_requests, held });
         self.controllers += 1;
         self.propose(member, entry);
         self.sweep_soon(member);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use metadata::decide::{
     AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange, ConfigOperation,
-    CreateCluster, CreateTopics, ElectByEnds, ElectLeaders, ElectionKind, EmptyReplicas2,
-    GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic, RaiseMarks,
-    RegisterBroker2, RelieveReplicas, UncleanElection,
+    CreateCluster, CreateTopics, ElectByEnds, ElectLeaders, ElectLeaders2, ElectionKind,
+    EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
+    RaiseMarks, RegisterBroker2, RelieveReplicas, UncleanElection,
 };
 use metadata::image::{BrokerImage, HIGHWATER_VERSION};
 use metadata::{
@@ -21,6 +21,7 @@ use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp,
 use node::probe_book::ProbeBook;
 use partition::{IsrAnswer, IsrDecision};
 
+use super::operator::OperatorEnds;
 use super::topics::index_of;
 use super::{forwarded, sick};
 use crate::controller::CLUSTER_ID;
@@ -87,6 +88,8 @@ pub(crate) struct Entry {
     pub(crate) given_up_by: Option<BrokerRef>,
     /// Replicas of this broker are relieved for its sick disk.
     pub(crate) relieves: Option<BrokerId>,
+    /// It answers a person's request, decided by these log ends.
+    pub(super) by_operator: Option<OperatorEnds>,
 }
 
 #[derive(Debug)]
@@ -267,6 +270,12 @@ impl Controller {
     /// Elects leaders by the ends of logs.
     pub(crate) fn elect_by_ends(&mut self, now: Timestamp, request: ElectByEnds) -> Entry {
         self.decide(now, &Request::ElectByEnds(request)).0
+    }
+
+    /// Decides a person's request by log ends.
+    pub(crate) fn elect_for_operator(&mut self, now: Timestamp, request: ElectLeaders2) -> Entry {
+        self.wants_sweep = true;
+        self.decide(now, &Request::ElectLeaders2(request)).0
     }
 
     /// Records the marks that are news, now and then.

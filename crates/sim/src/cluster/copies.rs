@@ -68,6 +68,11 @@ pub(super) struct CopiedDirectory {
 }
 
 impl CopiedDirectory {
+    /// Since when the machine has been connected, awake, and its broker unfenced.
+    pub(super) fn reachable_since(&self) -> Option<Timestamp> {
+        self.reachable_since
+    }
+
     /// A process opens the directory on this disk.
     pub(super) fn open(&mut self, disk: &SimDisk) {
         self.mark = MarkKeeper::of_journal(read_mark(disk));
@@ -224,7 +229,7 @@ impl Cluster {
     /// Takes note of the machines that a controller can reach. While a way is cut or a machine pauses, no machine counts as reachable:
     /// the controller may be concerned.
     pub(super) fn notice_reachable(&mut self) {
-        if self.copies.every_ms == 0 {
+        if self.copies.every_ms == 0 && !self.outages.is_any() {
             return;
         }
         let now = self.now;
@@ -246,7 +251,7 @@ impl Cluster {
 
     /// Takes note of partitions that wait for log ends by the committed metadata.
     pub(super) fn notice_pending(&mut self) {
-        if self.copies.every_ms == 0 {
+        if self.copies.every_ms == 0 && !self.outages.is_any() {
             return;
         }
         let pending = self.truth.image.pending_elections();

@@ -7,7 +7,7 @@ use model::{Moment, Timestamp};
 use node::Key;
 use node::log_ends::{self, LogEnd, LogEndsError};
 
-use super::network::Body;
+use super::network::{Body, EndsUse};
 use super::topics::partition_of;
 use super::{CALL_MS, Cluster, Event, Process, number_of};
 
@@ -31,7 +31,8 @@ impl Cluster {
         for (who, partitions) in requests {
             let request = log_ends::encode_request(&partitions);
             self.schedule(CALL_MS, Event::Unended { controller: member, term, who });
-            self.send_message(member, number_of(who.broker), Body::AskEnds(process, term, request));
+            let body = Body::AskEnds(process, EndsUse::Elections(term), request);
+            self.send_message(member, number_of(who.broker), body);
         }
         if let Some(entry) = entry {
             self.trace.note(now, format_args!("{member} elects by log ends: {:?}", entry.records));
@@ -45,7 +46,7 @@ impl Cluster {
         &mut self,
         number: usize,
         asker: Process,
-        term: u64,
+        of: EndsUse,
         request: Vec<u8>,
     ) -> Result<(), LogEndsError> {
         let partitions = log_ends::decode_request(&request)?;
@@ -58,7 +59,7 @@ impl Cluster {
         let ends: Vec<LogEnd> = partitions.iter().map(end_of).collect();
         let who = BrokerRef { broker: broker.id, epoch: broker.epoch };
         let answer = log_ends::encode_answer(who, &ends);
-        self.send_message(number, asker.broker, Body::Ends(asker, term, request, answer));
+        self.send_message(number, asker.broker, Body::Ends(asker, of, request, answer));
         Ok(())
     }
 
@@ -67,13 +68,20 @@ impl Cluster {
         &mut self,
         member: usize,
         asker: Process,
-        term: u64,
+        of: EndsUse,
         request: &[u8],
         answer: &[u8],
     ) -> Result<(), LogEndsError> {
         let partitions = log_ends::decode_request(request)?;
         let (who, ends) = log_ends::decode_answer(answer)?;
         let is_it = self.process(member) == asker;
+        let term = match of {
+            EndsUse::Elections(term) => term,
+            EndsUse::Operator(number) => {
+                self.take_operator_ends(member, number, &partitions, (who, ends));
+                return Ok(());
+            }
+        };
         let active = self.members[member].active.as_mut();
         if let Some(active) = active.filter(|active| is_it && active.term == term) {
             active.elections.note_answer(moment(self.now), who, &partitions, &ends);

@@ -61,6 +61,8 @@ pub(super) struct Member {
     pub(super) image: Arc<ClusterImage>,
     pub(super) applied: usize,
     pub(super) clocks: Clocks,
+    /// No process starts before.
+    pub(super) away_until: Timestamp,
     /// It does nothing before.
     pub(super) paused_until: Timestamp,
     /// When its broker was asked to stop.
@@ -94,6 +96,7 @@ impl Member {
             image: Arc::default(),
             applied: 0,
             clocks: Clocks::default(),
+            away_until: Timestamp(0),
             paused_until: Timestamp(0),
             stopping_since: None,
             sync_scheduled: None,
@@ -196,6 +199,11 @@ impl Cluster {
 
     pub(super) fn start(&mut self, broker: usize) -> Result<(), Broken> {
         if self.members[broker].broker.is_some() {
+            return Ok(());
+        }
+        let away_ms = self.members[broker].away_until.ms_since(self.now);
+        if away_ms > 0 {
+            self.schedule(away_ms, Event::Start(broker));
             return Ok(());
         }
         self.open(broker)?;

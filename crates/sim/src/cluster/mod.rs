@@ -24,6 +24,7 @@ mod lies;
 mod member;
 mod network;
 mod operator;
+mod outages;
 mod plan;
 mod quorum;
 mod rest;
@@ -68,6 +69,7 @@ use lies::Lies;
 use member::Member;
 use network::{Body, Cuts};
 use operator::Operator;
+use outages::{OutageStep, Outages};
 pub use plan::ClusterPlan;
 use sick::{Sick, SickEvent};
 use topics::TopicIncarnation;
@@ -109,6 +111,8 @@ enum Event {
     Emptied(Process),
     /// The directory of a broker is copied, or a copy is put back.
     Copy,
+    /// All brokers die, and a disk is put back from a copy.
+    Outage(OutageStep),
     /// A broker's journal has a mark.
     StoreMark(Process, u64),
     /// A client deletes records.
@@ -133,6 +137,11 @@ enum Event {
     Lost {
         at: Process,
         leader: usize,
+        number: u64,
+    },
+    /// The controller decides a person's request by the log ends that it has.
+    OperatorRequestDue {
+        controller: usize,
         number: u64,
     },
     /// A request for log ends was not answered in time.
@@ -168,6 +177,7 @@ impl Event {
             Event::Arrive { to, .. } => Some(*to),
             Event::Sweep { member, .. }
             | Event::Unended { controller: member, .. }
+            | Event::OperatorRequestDue { controller: member, .. }
             | Event::Sick(SickEvent::Probe { member, .. }) => Some(*member),
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
@@ -196,6 +206,7 @@ pub struct Cluster {
     fills: Fills,
     deletions: Deletions,
     copies: Copies,
+    outages: Outages,
     operator: Operator,
     /// Present in a run with a lasting fault.
     sick: Option<Sick>,
@@ -224,15 +235,16 @@ impl Cluster {
         let mut random = Rng::with_seed(seed);
         let mut plan = ClusterPlan::choose(&mut random);
         let operator = Operator::new(seed, &mut plan);
-        Cluster::of(seed, random, plan, operator, None, verbose)
+        let outages = Outages::new(seed, &mut plan);
+        Cluster::of(seed, random, plan, (operator, outages), None, verbose)
     }
 
     /// A cluster in which one fault lasts.
     pub fn sick(seed: u64, verbose: bool) -> Cluster {
         let (plan, sick) = sick::plan(seed);
-        let operator = Operator::new(seed, &mut plan.clone());
+        let faults = (Operator::new(seed, &mut plan.clone()), Outages::none());
         let mut cluster =
-            Cluster::of(seed, Rng::with_seed(seed), plan, operator, Some(sick), verbose);
+            Cluster::of(seed, Rng::with_seed(seed), plan, faults, Some(sick), verbose);
         for client in 0..cluster.producers.len() {
             let (partition, acks) = sick::writer(client);
             cluster.producers[client] = Producer::steady(client, partition, acks);
@@ -247,11 +259,15 @@ impl Cluster {
         seed: u64,
         mut random: Rng,
         plan: ClusterPlan,
-        operator: Operator,
+        (operator, outages): (Operator, Outages),
         sick: Option<Sick>,
         verbose: bool,
     ) -> Cluster {
-        let deletions = Deletions::new(seed, &plan);
+        // No deletion comes back with a copy.
+        let deletions = match outages.is_any() {
+            true => Deletions::none(),
+            false => Deletions::new(seed, &plan),
+        };
         let now = Timestamp(0);
         let batches = crate::Plan::of_batches(plan.batches);
         let producers: Vec<_> =
@@ -281,6 +297,7 @@ impl Cluster {
             lies: Lies::new(seed, &plan),
             fills: Fills::new(seed),
             copies: Copies::new(seed, &plan, &deletions),
+            outages,
             deletions,
             operator,
             sick,
@@ -341,6 +358,7 @@ impl Cluster {
         self.schedule_fill();
         self.schedule_deletion();
         self.schedule_copy();
+        self.schedule_outage();
         self.schedule_sickness();
         Ok(())
     }
@@ -421,8 +439,12 @@ impl Cluster {
             Event::Operate(at) => self.operate(at),
             Event::Emptied(process) => self.emptied(process),
             Event::Copy => self.copy(),
+            Event::Outage(step) => self.outage(step),
             Event::StoreMark(process, mark) => self.store_mark(process, mark),
             Event::Unended { controller, term, who } => self.end_request(controller, term, who),
+            Event::OperatorRequestDue { controller, number } => {
+                self.decide_operator_request(controller, number);
+            }
             Event::Delete => self.delete_records(),
             Event::CommitStarts(process) => self.commit_starts(process),
             Event::Lie => self.lie(),

@@ -22,14 +22,23 @@ pub(super) enum Body {
     Fetch(Process, u64, Vec<u8>),
     /// The answer to the fetch of this number.
     Fetched(Process, u64, Vec<u8>),
-    /// A request for log ends of a process, by the controller of this term.
-    AskEnds(Process, u64, Vec<u8>),
+    /// A request for log ends, by a process that is the controller.
+    AskEnds(Process, EndsUse, Vec<u8>),
     /// The answer, and the request.
-    Ends(Process, u64, Vec<u8>, Vec<u8>),
+    Ends(Process, EndsUse, Vec<u8>, Vec<u8>),
     /// A probe of the active controller, and the time at which it was sent.
     Probe(Process, Timestamp, Vec<u8>),
     /// The report to the probe that was sent at this time.
     Probed(Timestamp, Vec<u8>),
+}
+
+/// The decision for which a controller requests log ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum EndsUse {
+    /// Elections in this term.
+    Elections(u64),
+    /// A person's request, by its number.
+    Operator(u64),
 }
 
 /// Which ways are cut, and until when.
@@ -103,11 +112,11 @@ impl Cluster {
             Body::Fetched(process, number, frame) => {
                 self.leader_answered(process, from, number, &frame)
             }
-            Body::AskEnds(process, term, request) => {
-                self.answer_ends(to, process, term, request).map_err(|error| error.to_string())
+            Body::AskEnds(process, of, request) => {
+                self.answer_ends(to, process, of, request).map_err(|error| error.to_string())
             }
-            Body::Ends(process, term, request, answer) => self
-                .take_ends(to, process, term, &request, &answer)
+            Body::Ends(process, of, request, answer) => self
+                .take_ends(to, process, of, &request, &answer)
                 .map_err(|error| error.to_string()),
             Body::Probe(process, sent_at, request) => {
                 self.probed(to, process, sent_at, &request);

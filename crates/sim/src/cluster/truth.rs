@@ -126,7 +126,9 @@ impl Cluster {
                 self.check_sick_change(at, &old, &new, entry)?;
             }
         }
+        self.check_truncation_allowed(entry)?;
         self.notice_pending();
+        self.notice_lost_partitions();
         if entry.is_swept { self.check_swept() } else { Ok(()) }
     }
 
@@ -248,11 +250,15 @@ impl Cluster {
                 let named = Key { topic_id: unclean.topic_id, partition: unclean.partition };
                 named == key_of(at) && unclean.leader_epoch == new.leader_epoch
             });
-            if !is_counted || !(self.plan.unclean || is_last) {
+            let by_operator = entry.by_operator.as_ref();
+            if !is_counted || !(self.plan.unclean || is_last || by_operator.is_some()) {
                 let what = format!("{leader} leads {at} after {old:?}");
                 return Err((Invariant::LeaderIsComplete, what));
             }
-            if self.plan.unclean {
+            if let Some(by_operator) = by_operator {
+                self.check_operators_choice(at, old, leader, by_operator)?;
+            }
+            if self.plan.unclean || by_operator.is_some() {
                 self.truth.forgiven.insert(at);
                 self.history.forgive(at);
             }
