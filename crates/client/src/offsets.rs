@@ -152,6 +152,53 @@ async fn list_once(
     result
 }
 
+/// Asks this leader once for an offset of each of these partitions. One result for each.
+pub(crate) async fn list_at_leader(
+    cluster: &Cluster,
+    leader: i32,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    read_committed: bool,
+) -> Vec<(TopicPartition, Result<FoundOffset, ClientError>)> {
+    let asked = async {
+        let wishes: Vec<_> = wanted.iter().collect();
+        let connection = cluster.broker(leader, Lane::Common).await?;
+        connection.call(&list_request(&wishes, read_committed)).await
+    };
+    let answer = asked.await;
+    let mut found = answer.as_ref().map(answered_offsets).unwrap_or_default();
+    let missing = |partition: &TopicPartition| match &answer {
+        Err(error) => error.clone(),
+        Ok(_) => ClientError::refused(
+            format!("offset of {partition}"),
+            ErrorCode::UnknownTopicOrPartition,
+        ),
+    };
+    let results = wanted.iter().map(|(partition, _)| {
+        let result = found.remove(partition).unwrap_or_else(|| Err(missing(partition)));
+        (partition.clone(), result)
+    });
+    results.collect()
+}
+
+fn answered_offsets(
+    answer: &ListOffsetsResponse,
+) -> HashMap<TopicPartition, Result<FoundOffset, ClientError>> {
+    let partitions = answer.topics.iter().flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(|it| (TopicPartition::new(&*topic.name, it.partition_index), it))
+    });
+    let refused = |partition: &TopicPartition, code| {
+        ClientError::refused(format!("offset of {partition}"), code)
+    };
+    let results = partitions.map(|(partition, answer)| {
+        let found = found_at(answer).map_err(|code| refused(&partition, code));
+        (partition, found)
+    });
+    results.collect()
+}
+
 /// Asks this broker for an offset of partitions that it leads, once; those of a topic are to follow each other.
 pub(crate) async fn list_at(
     cluster: &Cluster,

@@ -50,8 +50,11 @@ pub(super) struct Answer {
 #[derive(Default)]
 struct Node {
     session: Session,
-    in_flight: bool,
+    /// When the request was sent that is not answered yet.
+    sent: Option<Instant>,
     not_before: Option<Instant>,
+    /// First and last failure since the last answer.
+    failing: Option<(Instant, ClientError)>,
 }
 
 /// The requests of one consumer.
@@ -105,7 +108,28 @@ impl Fetcher {
 
     /// When a broker that failed may be asked again.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
-        self.nodes.values().filter(|n| !n.in_flight).filter_map(|n| n.not_before).min()
+        self.nodes.values().filter(|n| n.sent.is_none()).filter_map(|n| n.not_before).min()
+    }
+
+    /// Reason why a partition with a position cannot be read now, and since when if that is known.
+    pub(super) fn obstacle(
+        &self,
+        partition: &TopicPartition,
+        answer_max: Duration,
+    ) -> Option<(String, Option<Instant>)> {
+        let metadata = self.cluster.metadata();
+        let Some(leader) = metadata.leader(&partition.topic, partition.partition.0) else {
+            return Some((format!("{partition} has no leader"), None));
+        };
+        let node = self.nodes.get(&leader)?;
+        if let Some((since, error)) = &node.failing {
+            return Some((
+                format!("broker {leader}, which leads {partition}: {error}"),
+                Some(*since),
+            ));
+        }
+        let silent = node.sent.filter(|sent| sent.elapsed() > answer_max)?;
+        Some((format!("broker {leader}, which leads {partition}, does not answer"), Some(silent)))
     }
 
     /// Asks every broker that has something to be read and that is not being asked.
@@ -117,7 +141,7 @@ impl Fetcher {
         for (broker, wanted) in self.wanted(places, config) {
             let node = self.nodes.entry(broker).or_default();
             let waits = node.not_before.is_some_and(|at| at > Instant::now());
-            if node.in_flight || waits {
+            if node.sent.is_some() || waits {
                 continue;
             }
             match self.lane.broker(broker).await {
@@ -133,6 +157,8 @@ impl Fetcher {
         tracing::debug!(broker, %error, "cannot fetch");
         let node = self.nodes.entry(broker).or_default();
         node.session.forget();
+        let since = node.failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        node.failing = Some((since, error.clone()));
         node.not_before = Some(Instant::now() + self.cluster.config().retry_backoff);
         self.stale = true;
     }
@@ -197,7 +223,7 @@ impl Fetcher {
         });
         let timeout = config.fetch_wait_max + Duration::from_secs(30);
         match connection.send(&request, version, timeout, reply) {
-            Ok(()) => node.in_flight = true,
+            Ok(()) => node.sent = Some(sent),
             Err(error) => self.failed(broker, &error),
         }
         Ok(())
@@ -214,7 +240,7 @@ impl Fetcher {
         if let Some(times) = self.times.as_mut().filter(|_| answer.result.is_ok()) {
             times.push(answer.took);
         }
-        self.nodes.entry(broker).or_default().in_flight = false;
+        self.nodes.entry(broker).or_default().sent = None;
         let response = answer.result.and_then(|frame| {
             read::<FetchResponse>(
                 &format!("broker {broker}"),
@@ -233,6 +259,7 @@ impl Fetcher {
         };
         let node = self.nodes.entry(broker).or_default();
         node.session.answered(response.session_id, response.error());
+        node.failing = None;
         let metadata = self.cluster.metadata();
         let mut out = Vec::new();
         for topic in &response.responses {

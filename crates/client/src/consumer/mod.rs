@@ -10,6 +10,7 @@ mod config;
 mod fetched;
 mod fetcher;
 mod group;
+mod lookups;
 mod once;
 mod session;
 
@@ -23,6 +24,7 @@ use crate::error::ClientError;
 use crate::offsets::{self, CommittedOffset, Committer, FoundOffset, OffsetSpec};
 use fetcher::{Fetcher, Place};
 use group::Membership;
+use lookups::PositionLookups;
 use model::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -42,6 +44,11 @@ pub struct Consumer {
     /// dropped, or fails, leaves them to the next one.
     ready: Vec<Fetched>,
     fetcher: Fetcher,
+    lookups: PositionLookups,
+    /// Begin of the time in which no partition has a position although look-ups failed.
+    lost_since: Option<Instant>,
+    /// Refreshes of metadata that pointed to the wrong broker; `None` while it does not.
+    staleness: Option<Staleness>,
     membership: Option<Membership>,
     /// The group wants something.
     changed: Arc<Notify>,
@@ -50,11 +57,51 @@ pub struct Consumer {
     rebalancing: Duration,
 }
 
+/// Behind so long an absence of a leader or of all brokers, attempts are rarer: a consumer of a cluster that is gone costs
+/// next to no CPU.
+const LONG_ABSENCE: Duration = Duration::from_secs(5);
+const LONG_ABSENCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// An answer to a fetch may take so much longer than the wait for records.
+const ANSWER_SLACK: Duration = Duration::from_secs(1);
+
+/// Partitions of a consumer that cannot be read for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadablePartitions {
+    /// Reason of the first one, with its name.
+    pub reason: String,
+    /// Begin of that.
+    pub since: Instant,
+    /// Number of them.
+    pub count: usize,
+    /// Number of assigned partitions.
+    pub of: usize,
+}
+
+impl std::fmt::Display for UnreadablePartitions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let UnreadablePartitions { reason, count, of, .. } = self;
+        let verb = if *count == 1 { "is" } else { "are" };
+        write!(formatter, "{reason}; {count} of {of} partitions {verb} not readable")
+    }
+}
+
+/// Row of refreshes of metadata that remained stale.
+#[derive(Clone, Copy)]
+struct Staleness {
+    since: Instant,
+    /// Earliest next refresh.
+    next: Instant,
+}
+
 impl Consumer {
     /// A consumer of nothing yet.
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         Consumer {
             fetcher: Fetcher::new(cluster.clone()),
+            lookups: PositionLookups::new(cluster.clone()),
+            lost_since: None,
+            staleness: None,
             cluster,
             config,
             places: HashMap::new(),
@@ -170,6 +217,32 @@ impl Consumer {
         out
     }
 
+    /// The partitions that cannot be read now; `None` if there are none. New records of readable partitions are not waited for
+    /// in this sense.
+    pub fn unreadable(&self) -> Option<UnreadablePartitions> {
+        let answer_max = self.config.fetch_wait_max + ANSWER_SLACK;
+        let stale_since = self.staleness.map(|stale| stale.since);
+        let mut unreadable: Option<UnreadablePartitions> = None;
+        for partition in self.assignment() {
+            let place = &self.places[&partition];
+            let obstacle = match place.position {
+                _ if place.paused => None,
+                Some(_) => self.fetcher.obstacle(&partition, answer_max),
+                None => self.lookups.obstacle(&partition).map(|reason| (reason, None)),
+            };
+            let Some((reason, since)) = obstacle else { continue };
+            let since = since.or(stale_since).unwrap_or_else(Instant::now);
+            match &mut unreadable {
+                Some(others) => others.count += 1,
+                None => {
+                    let (count, of) = (1, self.places.len());
+                    unreadable = Some(UnreadablePartitions { reason, since, count, of });
+                }
+            }
+        }
+        unreadable
+    }
+
     /// How long polls have waited for the group to share its partitions out, all together.
     pub fn rebalance_time(&self) -> Duration {
         self.rebalancing
@@ -239,6 +312,7 @@ impl Consumer {
                 self.give_leases_back();
             }
             self.refresh_if_stale().await?;
+            self.take_positions()?;
             self.take_answers()?;
             if !self.config.prefetch && !self.ready.is_empty() {
                 return Ok(std::mem::take(&mut self.ready));
@@ -258,9 +332,21 @@ impl Consumer {
     /// Asks for metadata if something pointed to the wrong broker, or if it has grown old. While no broker
     /// can be reached the poll goes on: there may be one again before its time is over.
     async fn refresh_if_stale(&mut self) -> Result<(), ClientError> {
+        if self.staleness.is_some_and(|stale| stale.next > Instant::now()) {
+            // Partitions that can be read do not wait for metadata of others.
+            return Ok(());
+        }
         let refreshed = match std::mem::take(&mut self.fetcher.stale) {
-            true => self.cluster.refresh().await,
-            false => self.cluster.refresh_if_old().await,
+            true => {
+                let since = self.staleness.map_or_else(Instant::now, |stale| stale.since);
+                let next = Instant::now() + self.pause_of(since);
+                self.staleness = Some(Staleness { since, next });
+                self.cluster.refresh().await
+            }
+            false => {
+                self.staleness = None;
+                self.cluster.refresh_if_old().await
+            }
         };
         match refreshed {
             Err(error) if error.is_retriable() => {
@@ -270,6 +356,12 @@ impl Consumer {
             }
             result => result,
         }
+    }
+
+    /// Pause between attempts to find what cannot be found since then.
+    fn pause_of(&self, since: Instant) -> Duration {
+        let is_long = since.elapsed() > LONG_ABSENCE;
+        if is_long { LONG_ABSENCE_PAUSE } else { self.cluster.config().retry_backoff }
     }
 
     fn take_answers(&mut self) -> Result<(), ClientError> {
@@ -284,7 +376,7 @@ impl Consumer {
 
     /// Waits for something to happen; false when the time is over.
     async fn wait(&mut self, deadline: Instant) -> Result<bool, ClientError> {
-        let again = self.cluster.config().retry_backoff;
+        let again = self.pause_of(self.staleness.map_or_else(Instant::now, |stale| stale.since));
         let unsettled = self.fetcher.stale || self.places.values().any(|p| p.position.is_none());
         let mut until = deadline.min(self.fetcher.next_attempt().unwrap_or(deadline));
         if unsettled {
@@ -296,6 +388,7 @@ impl Consumer {
                 self.fetcher.put_back(answer);
                 return Ok(true);
             }
+            () = self.lookups.wait() => return Ok(true),
             () = self.changed.notified() => return Ok(true),
             () = tokio::time::sleep_until(until.into()) => {}
         }
@@ -320,6 +413,7 @@ impl Consumer {
         self.rebalancing += began.elapsed();
         self.places.clear();
         self.ready.clear();
+        self.lookups.forget();
         self.place(&assigned);
         Ok(())
     }
@@ -341,10 +435,11 @@ impl Consumer {
             committed.retain(|p| self.places[p].position.is_none());
         }
         reset.append(&mut committed);
-        if reset.is_empty() { Ok(()) } else { self.reset(&reset).await }
+        if reset.is_empty() { Ok(()) } else { self.reset(&reset) }
     }
 
-    async fn reset(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+    /// Begins to look up where these partitions begin.
+    fn reset(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let spec = match self.config.offset_reset {
             OffsetReset::Earliest => OffsetSpec::Earliest,
             OffsetReset::Latest => OffsetSpec::Latest,
@@ -353,13 +448,42 @@ impl Consumer {
                 return Err(ClientError::refused(what, ErrorCode::OffsetOutOfRange));
             }
         };
-        let wanted: Vec<_> = partitions.iter().map(|p| (p.clone(), spec)).collect();
-        for (partition, found) in self.offsets(&wanted).await? {
-            let offset = found.offset.unwrap_or(Offset(0));
-            let paused = self.places.get(&partition).is_some_and(|place| place.paused);
-            self.places.insert(partition, Place { paused, ..Place::at(offset) });
-        }
+        self.lookups.begin(partitions, spec, self.config.read_committed);
         Ok(())
+    }
+
+    /// Takes the results of look-ups in. A partition that fails is looked up again; the poll fails when none has a
+    /// position for `call_timeout`.
+    fn take_positions(&mut self) -> Result<(), ClientError> {
+        let mut failure = None;
+        for (partition, found) in self.lookups.take() {
+            let place = self.places.get_mut(&partition).filter(|place| place.position.is_none());
+            match (place, found) {
+                // Removed, or placed by the caller meanwhile.
+                (None, _) => {}
+                (Some(place), Ok(found)) => {
+                    let offset = found.offset.unwrap_or(Offset(0));
+                    *place = Place { paused: place.paused, ..Place::at(offset) };
+                }
+                (Some(_), Err(error)) if error.is_retriable() => {
+                    tracing::debug!(%partition, %error, "cannot find the position");
+                    self.fetcher.stale = true;
+                    failure = Some(error);
+                }
+                (Some(_), Err(error)) => return Err(error),
+            }
+        }
+        if self.places.values().any(|place| place.position.is_some()) {
+            self.lost_since = None;
+            return Ok(());
+        }
+        let Some(error) = failure else { return Ok(()) };
+        let since = *self.lost_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.cluster.config().call_timeout {
+            return Ok(());
+        }
+        self.lost_since = None;
+        Err(error)
     }
 
     /// Looks offsets up: first, last, or by time.

@@ -92,6 +92,9 @@ impl<'a> Consuming<'a> {
             consumer.subscribe(&[&typed.topic]).map_err(cannot)?;
         } else {
             consumer.assign(&partitions).await.map_err(cannot)?;
+        }
+        // The consumer finds the start by itself, partition by partition.
+        if typed.group.is_none() && typed.from != Place::Start {
             for (partition, offset) in
                 targets(&cluster, &partitions, typed.from).await.map_err(cannot)?
             {
@@ -144,9 +147,10 @@ impl<'a> Consuming<'a> {
         signals: &mut Signals,
         waiting: &mut Waiting,
     ) -> Option<Result<Vec<Fetched>, ClientError>> {
-        let awaited = match &self.typed.group {
-            Some(group) => not_yet(group),
-            None => "the cluster has not answered yet".to_owned(),
+        let awaited = match (self.consumer.unreadable(), &self.typed.group) {
+            (Some(unreadable), _) => unreadable.to_string(),
+            (None, Some(group)) => not_yet(group),
+            (None, None) => "the cluster has not answered yet".to_owned(),
         };
         let polling = self.consumer.poll(POLL_MAX);
         tokio::pin!(polling);
@@ -162,6 +166,10 @@ impl<'a> Consuming<'a> {
     /// A member without partitions waits for its group; a topic without new records is no wait.
     fn say_what_is_awaited(&self, waiting: &mut Waiting) {
         let now = Instant::now();
+        if let Some(unreadable) = self.consumer.unreadable() {
+            waiting.say(now, || unreadable.to_string());
+            return;
+        }
         match &self.typed.group {
             Some(group) if self.consumer.assignment().is_empty() => waiting
                 .say(now, || format!("group {group} has not given this member a partition yet")),

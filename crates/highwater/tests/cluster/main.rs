@@ -14,6 +14,7 @@ mod hints;
 mod lost_disks;
 mod metrics;
 mod outage;
+mod partial_outage;
 mod proxied;
 mod quorum;
 mod refused;
