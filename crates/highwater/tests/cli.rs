@@ -135,6 +135,25 @@ fn highwater(line: &str) -> Output {
 }
 
 #[test]
+fn an_interrupted_produce_counts_its_records() {
+    let broker = Broker::start();
+    broker.run("topic create counted");
+    let mut command = broker.command("produce counted");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    // The input stays open.
+    let mut input = process.stdin.take().unwrap();
+    input.write_all(b"1\n2\n3\n").unwrap();
+    assert_eq!(broker.run("consume counted -n 3"), "1\n2\n3\n");
+    kill_process(Pid::from_child(&process), Signal::INT).unwrap();
+    let said = failure(process.wait_with_output().unwrap());
+    assert!(said.contains("acknowledged in"), "{said}");
+    assert!(said.contains("interrupted behind line 3"), "{said}");
+    drop(input);
+    broker.stop();
+}
+
+#[test]
 fn lines_come_back_byte_for_byte() {
     let broker = Broker::start();
     broker.run("topic create lines");

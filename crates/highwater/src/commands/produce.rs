@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::amounts::{counted, size};
 use crate::arguments::{Acks, Codec, Produce};
 use crate::commands::cluster_access::{block_on, connect, failed, topic_to_write};
+use crate::commands::start::Signals;
 use crate::commands::waiting::Waiting;
 use crate::failure::Failure;
 use crate::lines::{Chunks, key_and_value, lines};
@@ -113,20 +114,36 @@ async fn produce(
     topic_to_write(&cluster, &typed.topic).await?;
     let producer = Producer::new(cluster, config).await.map_err(cannot)?;
     let topic = producer.topic(&typed.topic).await.map_err(cannot)?;
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::new("cannot listen for signals").detail(error))?;
     let mut sending = Sending { typed, topic, line: 0 };
-    let (sent, flushed) = tokio::select! {
+    let ended = tokio::select! {
         done = async {
             let sent = sending.send_all(read_ahead(input)).await;
             // What was taken before a failure is still delivered; the tally holds what was not.
             (sent, producer.flush().await)
-        } => done,
+        } => Some(done),
         never = say_when_stuck(typed, &tally, &producer) => match never {},
+        () = signals.next() => None,
     };
+    let taken = sending.line;
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((sent, flushed)) = ended else { return Err(interrupted(&tally, began, taken)) };
     if let Err(error) = flushed {
         tally.first_error.get_or_insert(error);
     }
     report(&tally, began, sent)
+}
+
+/// The command was interrupted: the count of acknowledged records, and of those in doubt.
+fn interrupted(tally: &Tally, began: Instant, taken: u64) -> Failure {
+    count_acknowledged(tally, began);
+    let left = taken.saturating_sub(tally.acknowledged + tally.failed);
+    let failure = Failure::new(format!("interrupted behind line {taken}"));
+    match left {
+        0 => failure,
+        left => failure.detail(format!("{} may be in the log or not", counted(left, "record"))),
+    }
 }
 
 /// Says when records wait and nothing is acknowledged.
@@ -155,7 +172,7 @@ async fn say_when_stuck(typed: &Produce, tally: &Mutex<Tally>, producer: &Produc
     }
 }
 
-fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<ExitCode, Failure> {
+fn count_acknowledged(tally: &Tally, began: Instant) {
     let Tally { acknowledged, bytes, .. } = *tally;
     let seconds = began.elapsed().as_secs_f64();
     let rate = acknowledged as f64 / seconds;
@@ -164,6 +181,10 @@ fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<Ex
         counted(acknowledged, "record"),
         size(bytes)
     );
+}
+
+fn report(tally: &Tally, began: Instant, sent: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    count_acknowledged(tally, began);
     match &tally.first_error {
         Some(error) => {
             let failure =
