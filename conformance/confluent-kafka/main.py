@@ -6,6 +6,7 @@ import records  # noqa: F401  (registers its scenarios)
 import groups  # noqa: F401
 import restarts  # noqa: F401
 import admin  # noqa: F401
+import refusals  # noqa: F401
 from client import Client
 
 if __name__ == "__main__":

@@ -279,6 +279,18 @@ The commands, the gateway, the console and the performance tools read a file of 
   `kafka-dump-log` reads every record of the file and then ends with an error, as for Kafka's own files with `preallocate`. They
   go seconds after the last append, and at a stop.
 - A topic or resource that Metadata or DescribeConfigs names twice is answered once.
+- Requests that Kafka answers with UNKNOWN_SERVER_ERROR have an error of their own and words: records that do not decompress
+  (INVALID_RECORD), an unknown operation in IncrementalAlterConfigs and an unknown isolation level (INVALID_REQUEST). A batch of
+  magic 3, a transactional one without a transaction and one with bytes behind it are INVALID_RECORD; one that is cut short and
+  an unknown codec are CORRUPT_MESSAGE.
+- Two batches for one partition in a Produce request are both written and both answered; Kafka answers one.
+- A Produce request waits at least a second for the acknowledgement of a batch that is written: synced acknowledgements take
+  longer than time-outs of a few milliseconds, and a client would write the batch again.
+- A Fetch that names a partition which does not exist is answered at once; Kafka lets it wait for the others. A Fetch by a
+  client that calls itself a replica is refused as a whole with CLUSTER_AUTHORIZATION_FAILED.
+- ApiVersions in an unknown version is answered UNSUPPORTED_VERSION with all APIs, by which the client chooses; Kafka lists
+  ApiVersions alone.
+- `NaN` is refused for a ratio. `node.id` is shown as configured: absent, if the broker takes its default.
 ";
 
 #[cfg(test)]

@@ -25,18 +25,21 @@ pub fn new_topic(name: &str, config: &BrokerConfig, image: &ClusterImage) -> New
     let id = Uuid::from_random(fastrand::u128(..).to_be_bytes());
     // Registered brokers and voters count even while they are down: a topic keeps the replicas that it is made with.
     let brokers = image.brokers().count().max(config.voters.len()).max(1);
+    // An internal topic has as many replicas as configured, at most one on each broker. Other topics with more replicas
+    // than brokers are refused, as in Kafka.
+    let capped =
+        |(partitions, factor, configs): Shape| (partitions, factor.min(brokers as i16), configs);
     let (partitions, replication_factor, configs) = match name {
-        OFFSETS_TOPIC => offsets_topic(config),
-        TRANSACTIONS_TOPIC => transactions_topic(config),
-        SHARE_TOPIC => share_topic(config),
+        OFFSETS_TOPIC => capped(offsets_topic(config)),
+        TRANSACTIONS_TOPIC => capped(transactions_topic(config)),
+        SHARE_TOPIC => capped(share_topic(config)),
         _ => (-1, config.topics.replication_factor, Vec::new()),
     };
     NewTopic {
         name: name.to_owned(),
         id,
         partitions,
-        // As many replicas as wanted, but no more than there are brokers to hold them.
-        replication_factor: replication_factor.min(brokers as i16),
+        replication_factor,
         configs: configs.into_iter().map(|(key, value)| (key.to_owned(), Some(value))).collect(),
         ..NewTopic::default()
     }
@@ -121,5 +124,16 @@ mod tests {
         assert_eq!(shape("__transaction_state"), (7, Some("compact".to_owned()), true));
         assert_eq!(shape("__share_group_state"), (50, Some("delete".to_owned()), true));
         assert_eq!(shape("mine"), (-1, None, false));
+    }
+
+    #[test]
+    fn only_internal_topics_have_fewer_replicas_than_configured() {
+        let config = BrokerConfig::from_pairs([
+            ("default.replication.factor", "3"),
+            ("offsets.topic.replication.factor", "3"),
+        ]);
+        let config = config.expect("the settings are valid");
+        let factor = |name| new_topic(name, &config, &ClusterImage::default()).replication_factor;
+        assert_eq!((factor("__consumer_offsets"), factor("mine")), (1, 3));
     }
 }

@@ -175,6 +175,9 @@ pub fn begin(
         }
         Err(code) => fetch.error_code = code,
     }
+    if !(0..=1).contains(&request.isolation_level) {
+        fetch.error_code = ErrorCode::InvalidRequest;
+    }
     fetch.cap_min_bytes();
     request.shrink();
     Ok(Dispatched::Slot(Slot::Fetch(Box::new(fetch))))

@@ -2,7 +2,9 @@
 //!
 //! - The topic of offsets is created when the first group asks.
 //! - v4 many keys at once (KIP-699). Coordinators of transactions (key type 1) and of share groups
-//!   (2) are refused with UNSUPPORTED_VERSION and a word that clients show.
+//!   (2) are refused with UNSUPPORTED_VERSION and words that clients show. Below v4 a coordinator of
+//!   transactions is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and the same words: librdkafka
+//!   repeats the request after other errors until `init_transactions` times out.
 
 use std::sync::Arc;
 
@@ -44,7 +46,7 @@ pub async fn handle(call: Arc<Call>, request: FindCoordinatorRequest) -> FindCoo
 async fn find(call: &Call, key: String, key_type: i8) -> Coordinator {
     let found = match key_type {
         GROUP => find_group(call, &key).await.map_err(|code| (code, None)),
-        TRANSACTION => Err(unsupported("transactions")),
+        TRANSACTION => Err(refused_transactions(call.version)),
         SHARE => Err(unsupported("share groups")),
         _ => Err((ErrorCode::InvalidRequest, None)),
     };
@@ -65,6 +67,14 @@ async fn find(call: &Call, key: String, key_type: i8) -> Coordinator {
             error_code: code.code(),
             error_message: Some(message.unwrap_or_else(|| code.name().to_owned())),
         },
+    }
+}
+
+fn refused_transactions(version: i16) -> (ErrorCode, Option<String>) {
+    let (code, message) = unsupported("transactions");
+    match version < MANY_KEYS_FROM_VERSION {
+        true => (ErrorCode::TransactionalIdAuthorizationFailed, message),
+        false => (code, message),
     }
 }
 

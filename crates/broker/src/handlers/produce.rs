@@ -109,6 +109,9 @@ pub struct Head {
     pub body_from: usize,
 }
 
+/// Least time for the acknowledgement of batches that are written. A client writes a batch again whose time-out is reported,
+/// and a synced acknowledgement takes longer than time-outs of 0 or a few milliseconds.
+const ANSWER_LEAST: Duration = Duration::from_secs(1);
 /// How long a request waits for a file to be closed: for its own time-out, but at least, and at most.
 const PUT_OFF_LEAST: Duration = Duration::from_secs(1);
 const PUT_OFF_MOST: Duration = Duration::from_secs(30);
@@ -160,7 +163,7 @@ pub fn begin(
         correlation_id,
         version,
         arrived: now,
-        deadline: now + timeout,
+        deadline: now + timeout.max(ANSWER_LEAST),
         answers: SmallVec::new(),
     };
     let begun = PutOff {

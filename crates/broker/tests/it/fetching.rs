@@ -265,6 +265,27 @@ async fn a_long_poll_ends_after_max_wait_with_what_there_is() {
 }
 
 #[tokio::test]
+async fn an_unknown_isolation_level_is_refused() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("levels", &[]).await;
+    conn.append("levels", batch(&["value"])).await;
+    for (level, error) in [
+        (0, ErrorCode::None),
+        (1, ErrorCode::None),
+        (2, ErrorCode::InvalidRequest),
+        (7, ErrorCode::InvalidRequest),
+        (-1, ErrorCode::InvalidRequest),
+    ] {
+        let mut request = fetch_request("levels", 0);
+        request.isolation_level = level;
+        let answer = conn.call(&request, FETCH).await;
+        assert_eq!(answer.error_code, error.code(), "{level}");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn an_error_is_not_waited_with() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;

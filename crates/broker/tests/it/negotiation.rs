@@ -322,7 +322,7 @@ fn walk_fetch_answer(bytes: &[u8], version: i16) {
 }
 
 #[tokio::test]
-async fn transactional_ids_are_refused_with_unsupported_version() {
+async fn transactional_ids_are_refused_with_words() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;
     let find = wire::FindCoordinatorRequest {
@@ -330,10 +330,20 @@ async fn transactional_ids_are_refused_with_unsupported_version() {
         key_type: 1,
         coordinator_keys: vec!["transactions".to_owned()],
     };
-    let old = conn.call(&find_old(&find), 3).await;
-    assert_eq!(old.error(), ErrorCode::UnsupportedVersion);
-    let new = conn.call(&find_new(&find), 6).await;
-    assert_eq!(new.coordinators[0].error(), ErrorCode::UnsupportedVersion);
+    // librdkafka asks in versions up to 2, and ends at once after an error of authorization only.
+    for version in 1..4 {
+        let old = conn.call(&find_old(&find), version).await;
+        assert_eq!(old.error(), ErrorCode::TransactionalIdAuthorizationFailed, "{version}");
+        let words = old.error_message.unwrap_or_default();
+        assert!(words.contains("transactions are not served"), "{words}");
+    }
+    for version in 4..7 {
+        let new = conn.call(&find_new(&find), version).await;
+        let found = &new.coordinators[0];
+        assert_eq!(found.error(), ErrorCode::UnsupportedVersion, "{version}");
+        let words = found.error_message.as_deref().unwrap_or_default();
+        assert!(words.contains("transactions are not served"), "{words}");
+    }
     let init = wire::InitProducerIdRequest {
         transactional_id: Some("transactions".to_owned()),
         transaction_timeout_ms: 1000,

@@ -22,6 +22,21 @@ async fn acks_0_gets_no_answer_and_its_record_is_there() {
 }
 
 #[tokio::test]
+async fn a_written_batch_is_acknowledged_whatever_the_time_out() {
+    let broker = Broker::start(&[("durability", "fsync")]).await;
+    let mut conn = broker.connect().await;
+    conn.create_topic("hasty", &[]).await;
+    for timeout_ms in [0, -1, 1] {
+        let mut request = produce_request("hasty", -1, batch_of(&["value"]));
+        request.timeout_ms = timeout_ms;
+        let answer = conn.call(&request, PRODUCE).await;
+        let error = answer.responses[0].partition_responses[0].error();
+        assert_eq!(error, ErrorCode::None, "time-out {timeout_ms} ms");
+    }
+    broker.stop().await;
+}
+
+#[tokio::test]
 async fn an_error_under_acks_0_closes_the_connection() {
     let broker = Broker::start(&[]).await;
     let mut conn = broker.connect().await;

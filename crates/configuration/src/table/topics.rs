@@ -11,7 +11,7 @@ pub(super) const KEYS: &[Key] = &[
         .at_least(1)
         .doc("Partitions of a topic that is created without saying how many."),
     Key::int("default.replication.factor", "1")
-        .doc("Replicas of a topic that is created without saying how many."),
+        .doc("Replicas of a topic that is created without a number of its own; more than there are brokers are refused."),
     Key::boolean("delete.topic.enable", "true").doc("Whether topics can be deleted."),
     Key::int("min.insync.replicas", "1")
         .at_least(1)
