@@ -87,6 +87,36 @@ mod tests {
                 assert!(Forwarded::from_bytes(&bytes[..cut]).is_err());
             }
         }
-        assert!(Forwarded::from_bytes(&[2, 0]).is_err() && Forwarded::from_bytes(&[9]).is_err());
+    }
+
+    /// A newer kind of answer, or a field behind the last one, is refused: a controller of a newer release may send either only
+    /// above a level that every broker has.
+    #[test]
+    fn newer_kinds_and_fields_of_every_answer_are_refused() {
+        let answers = [
+            Forwarded::Decided(7, Response::Sweep(Swept { changed: 3, more: true })),
+            Forwarded::Elsewhere(Some(BrokerId(0))),
+            Forwarded::Unknown,
+            Forwarded::Refused("it stops".into()),
+        ];
+        let kind_of = |answer: &Forwarded| match answer {
+            Forwarded::Decided(..) => 0,
+            Forwarded::Elsewhere(_) => 1,
+            Forwarded::Unknown => 2,
+            Forwarded::Refused(_) => 3,
+        };
+        let known: Vec<u8> = answers.iter().map(kind_of).collect();
+        assert_eq!(known, [0, 1, 2, 3], "each kind");
+        for answer in answers {
+            let mut bytes = answer.to_bytes();
+            assert_eq!(Forwarded::from_bytes(&bytes).as_ref(), Ok(&answer));
+            bytes.push(0);
+            assert!(Forwarded::from_bytes(&bytes).is_err(), "{answer:?} and a newer field");
+            for kind in (0..=u8::MAX).filter(|kind| !known.contains(kind)) {
+                bytes[0] = kind;
+                let read = Forwarded::from_bytes(&bytes);
+                assert_eq!(read, Err(CodecError::Value("an unknown kind of answer")), "{kind}");
+            }
+        }
     }
 }

@@ -155,19 +155,7 @@ impl Controller {
             return Ok(decided.unwrap_or(Forwarded::Unknown));
         };
         let level = level_for_requests(&self.quorum.image());
-        let Some(request) = request.at_level(level) else {
-            let words = format!("the request needs {HIGHWATER_VERSION} {}", request.level());
-            let hint = "run highwater cluster finalize";
-            return Ok(Forwarded::Refused(format!("{words}, and the cluster has {level}; {hint}")));
-        };
-        let answer = call(links, leader, &request, until).await?;
-        match &answer {
-            Forwarded::Refused(words) => match request.for_earlier_release(words) {
-                Some(older) => call(links, leader, &older, until).await,
-                None => Ok(answer),
-            },
-            _ => Ok(answer),
-        }
+        call_at_level(links, leader, request, level, until).await
     }
 }
 
@@ -177,6 +165,30 @@ fn level_for_requests(image: &ClusterImage) -> i16 {
     match image.cluster_id() {
         Some(_) => image.highwater_version(),
         None => newest_version(),
+    }
+}
+
+/// Sends the controller the newest form of a request that this level has. A request without such a form is not sent, and refused
+/// in words.
+async fn call_at_level(
+    links: &Links,
+    leader: BrokerId,
+    request: &Request,
+    level: i16,
+    until: Instant,
+) -> Result<Forwarded, Undecided> {
+    let Some(request) = request.at_level(level) else {
+        let words = format!("the request needs {HIGHWATER_VERSION} {}", request.level());
+        let hint = "run highwater cluster finalize";
+        return Ok(Forwarded::Refused(format!("{words}, and the cluster has {level}; {hint}")));
+    };
+    let answer = call(links, leader, &request, until).await?;
+    match &answer {
+        Forwarded::Refused(words) => match request.for_earlier_release(words) {
+            Some(older) => call(links, leader, &older, until).await,
+            None => Ok(answer),
+        },
+        _ => Ok(answer),
     }
 }
 
@@ -318,4 +330,145 @@ fn postponed(quorum: &Quorum, watching: &Watching, request: &Request) -> Option<
     let refusal = Refusal::new(ErrorCode::RequestTimedOut, message);
     let index = quorum.applied_index().unwrap_or(0);
     Some(Forwarded::Decided(index, Response::RegisterBroker(Err(refusal))))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::link::{Door, Event, Identity, Link, LinkConfig, Observer, Services, Target};
+    use metadata::decide::{
+        BrokerMarks, BrokerRef, ElectLeaders, ElectLeaders2, ElectionKind, GiveUpMissing,
+        RaiseMarks, RelieveReplicas, Swept,
+    };
+    use model::level::HIGHWATER_VERSION_MAX;
+    use model::{BrokerEpoch, PartitionIndex, Uuid};
+    use parking_lot::Mutex;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// How long a call of a test may take.
+    const PATIENCE: Duration = Duration::from_secs(40);
+    const CONTROLLER: BrokerId = BrokerId(1);
+    const BROKER: BrokerRef = BrokerRef { broker: BrokerId(2), epoch: BrokerEpoch(5) };
+
+    /// A controller of an earlier release: it decides the requests that its level has, and refuses any other kind in the words of
+    /// a reader that does not know the kind.
+    struct EarlierController {
+        level: i16,
+        received: Mutex<Vec<Request>>,
+    }
+
+    impl Service for EarlierController {
+        fn answer<'a>(&'a self, _: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
+            let request = Request::from_bytes(&message).expect("the message is a request");
+            let answer = match request.level() <= self.level {
+                true => Forwarded::Decided(1, Response::Sweep(Swept { changed: 0, more: false })),
+                false => {
+                    let mut unknown = message.to_vec();
+                    unknown[1] = u8::MAX;
+                    let cause = Request::from_bytes(&unknown).expect_err("an unknown kind");
+                    let (kind, unknown) = (message[1].to_string(), u8::MAX.to_string());
+                    Forwarded::Refused(cause.to_string().replace(&unknown, &kind))
+                }
+            };
+            self.received.lock().push(request);
+            Box::pin(async move { Ok(answer.to_bytes()) })
+        }
+    }
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn observe(&self, _: &Event) {}
+    }
+
+    fn identity(node: BrokerId) -> Arc<Identity> {
+        Arc::new(Identity::new("cluster", node, Uuid([node.0 as u8; 16])))
+    }
+
+    /// A link of the broker to a controller whose release has this level.
+    async fn link_to(controller: &Arc<EarlierController>) -> (Links, Arc<Door>) {
+        let config = Arc::new(LinkConfig {
+            dial_timeout: PATIENCE,
+            hello_timeout: PATIENCE,
+            ..LinkConfig::default()
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let services = Services::default().with(service::CONTROLLER, Arc::clone(controller) as _);
+        let (me, silent) = (identity(CONTROLLER), Arc::new(Silent));
+        let door = Arc::new(Door::new(me, Arc::clone(&config), services, Arc::clone(&silent) as _));
+        tokio::spawn(Arc::clone(&door).accept(listener));
+        let links = Links::new();
+        let target = Target { node: Some(CONTROLLER), host: "127.0.0.1".to_owned(), port };
+        links.put(CONTROLLER, Link::start(target, identity(BROKER.broker), config, silent));
+        (links, door)
+    }
+
+    /// Requests of the newest level, each with whether release 0.1.0 has a form of it.
+    fn newest_requests() -> [(Request, bool); 4] {
+        let partitions = vec![(Uuid([7; 16]), PartitionIndex(0))];
+        let relieve = RelieveReplicas {
+            broker: BROKER,
+            partitions: Some(partitions.clone()),
+            healthy: Vec::new(),
+            hung_ms: 700,
+        };
+        let missing = GiveUpMissing { broker: BROKER, partitions, heard: Vec::new() };
+        let elect = ElectLeaders2 {
+            request: ElectLeaders { kind: ElectionKind::Preferred, partitions: None },
+            ends: Vec::new(),
+        };
+        let marks = BrokerMarks { broker: BROKER, marks: vec![(Uuid([8; 16]), 3)] };
+        [
+            (Request::RelieveReplicas(relieve), false),
+            (Request::GiveUpMissing(missing), true),
+            (Request::ElectLeaders2(elect), true),
+            (Request::RaiseMarks(RaiseMarks { brokers: vec![marks] }), false),
+        ]
+    }
+
+    #[tokio::test]
+    async fn no_request_above_the_finalized_level_is_sent_over_a_link() {
+        for level in 0..=HIGHWATER_VERSION_MAX {
+            let received = Mutex::default();
+            let controller = Arc::new(EarlierController { level, received });
+            let (links, door) = link_to(&controller).await;
+            for (request, has_older) in newest_requests() {
+                let until = Instant::now() + PATIENCE;
+                let answer = call_at_level(&links, CONTROLLER, &request, level, until).await;
+                let sent: Vec<Request> = controller.received.lock().drain(..).collect();
+                match (level >= request.level(), has_older) {
+                    (true, _) => assert_eq!(sent, std::slice::from_ref(&request), "level {level}"),
+                    (false, true) => {
+                        assert_eq!(sent, [request.at_level(level).unwrap()], "level {level}");
+                    }
+                    (false, false) => {
+                        assert_eq!(sent, [], "level {level}");
+                        let Ok(Forwarded::Refused(words)) = answer else { panic!("{answer:?}") };
+                        let expected = format!("the cluster has {level}; run highwater cluster");
+                        assert!(words.contains(&expected), "{words}");
+                        continue;
+                    }
+                }
+                assert!(matches!(answer, Ok(Forwarded::Decided(1, _))), "{answer:?}");
+            }
+            door.close();
+        }
+    }
+
+    /// As a registration, whose level rises only afterwards.
+    #[tokio::test]
+    async fn a_kind_that_the_controller_does_not_know_is_sent_again_in_the_older_form() {
+        let controller = Arc::new(EarlierController { level: 3, received: Mutex::default() });
+        let (links, door) = link_to(&controller).await;
+        let (request, _) = newest_requests().into_iter().find(|(_, has_older)| *has_older).unwrap();
+        let until = Instant::now() + PATIENCE;
+        let level = request.level();
+        let answer = call_at_level(&links, CONTROLLER, &request, level, until).await;
+        assert!(matches!(answer, Ok(Forwarded::Decided(1, _))), "{answer:?}");
+        let older = request.at_level(3).unwrap();
+        assert_eq!(*controller.received.lock(), [request, older]);
+        door.close();
+    }
 }

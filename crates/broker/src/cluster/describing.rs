@@ -155,14 +155,20 @@ pub(super) struct DescriptionService {
 impl Service for DescriptionService {
     fn answer<'a>(&'a self, _: &'a Arc<Peer>, message: Bytes) -> Answering<'a> {
         Box::pin(async move {
-            if *message != [VERSION] {
-                let words = "an unknown version of a question about the quorum";
-                return Err(Declined::new(Decline::Failed, words.to_owned()));
-            }
+            check_question(&message)?;
             let quorum = self.quorum.get();
             Ok(encode(quorum.and_then(|quorum| describe_here(quorum, &self.caught_up)).as_ref()))
         })
     }
+}
+
+/// Declines a question of another version, or with a field of a newer release.
+fn check_question(message: &[u8]) -> Result<(), Declined> {
+    if *message == [VERSION] {
+        return Ok(());
+    }
+    let words = "an unknown version of a question about the quorum";
+    Err(Declined::new(Decline::Failed, words.to_owned()))
 }
 
 fn encode(found: Option<&DescribedQuorum>) -> Vec<u8> {
@@ -247,6 +253,27 @@ mod tests {
         }
         let many = [&[1][..], &[0; 16], &[255; 4]].concat();
         assert!(decode(&many).is_err());
+    }
+
+    /// A field behind the last one is refused, in the question and in the answer: a newer release needs a version of its own.
+    #[test]
+    fn newer_versions_and_fields_are_refused() {
+        assert!(check_question(&[VERSION]).is_ok());
+        for question in [&[][..], &[VERSION + 1], &[VERSION, 0]] {
+            let declined = check_question(question).expect_err("it is not of this release");
+            assert_eq!(declined.why, Decline::Failed, "{question:?}");
+        }
+        let found = DescribedQuorum {
+            leader: BrokerId(1),
+            leader_epoch: 7,
+            high_watermark: Offset(41),
+            voters: Vec::new(),
+            observers: Vec::new(),
+        };
+        for found in [Some(&found), None] {
+            let bytes = [&encode(found)[..], &[0]].concat();
+            assert!(decode(&bytes).is_err(), "{found:?}");
+        }
     }
 
     #[test]
