@@ -139,6 +139,7 @@ fn cluster(server: &Server) -> ClusterFacts {
         registered: image.brokers().map(|broker| (broker.id.0, broker.fenced)).collect(),
         broker_epoch: image.broker(server.node_id).map_or(-1, |own| own.epoch.0),
         suspicions: server.links.as_ref().map_or(0, |links| links.watching().suspicions()),
+        disk_moves: server.links.as_ref().map_or(0, |links| links.watching().disk_moves()),
         leaderships_in_doubt: server.contacts.are_in_doubt(server.clock.moment()),
         refused_in_doubt: server.contacts.refused(),
         acknowledgements: acknowledgements(server),

@@ -144,17 +144,16 @@ impl ProbeBook {
         }
     }
 
-    /// Takes note of leaderships that relief has moved. `image` is from before the decision.
+    /// Takes note of leaderships that relief has moved, and returns their number. `image` is from before the decision.
     pub fn note_moves(
         &mut self,
         now: Moment,
         image: &ClusterImage,
         broker: BrokerId,
         changed: impl Iterator<Item = (TopicId, PartitionIndex)>,
-    ) {
-        for (topic, at) in changed.filter(|(topic, at)| leads(image, broker, *topic, *at)) {
-            self.moves.moved(now, topic, at);
-        }
+    ) -> usize {
+        let moved = changed.filter(|(topic, at)| leads(image, broker, *topic, *at));
+        moved.map(|(topic, at)| self.moves.moved(now, topic, at)).count()
     }
 
     /// Partitions whose preferred leaders take leaderships back; `None`: all.

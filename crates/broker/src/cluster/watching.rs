@@ -46,6 +46,7 @@ pub struct Watching {
     changed: Notify,
     probes: Probes,
     suspicions: Counter,
+    disk_moves: Counter,
 }
 
 #[derive(Default)]
@@ -77,9 +78,9 @@ struct State {
 impl Watching {
     pub(super) fn new(me: BrokerId, session: Duration, probes: Probes) -> Watching {
         let (state, changed) = (Mutex::default(), Notify::new());
-        let (process, suspicions) = (Uuid::ZERO, Counter::default());
-        let started = Instant::now();
-        Watching { me, process, session, started, state, changed, probes, suspicions }
+        let (suspicions, disk_moves) = (Counter::default(), Counter::default());
+        let (process, started) = (Uuid::ZERO, Instant::now());
+        Watching { me, process, session, started, state, changed, probes, suspicions, disk_moves }
     }
 
     /// For the node whose process has this incarnation.
@@ -135,7 +136,13 @@ impl Watching {
         changed: impl Iterator<Item = (TopicId, PartitionIndex)>,
     ) {
         let now = self.now();
-        self.probes.with_book(now, |book| book.note_moves(now, image, broker, changed));
+        let moved = self.probes.with_book(now, |book| book.note_moves(now, image, broker, changed));
+        self.disk_moves.add(moved as u64);
+    }
+
+    /// Leaderships that this controller moved away from hung and full disks.
+    pub(crate) fn disk_moves(&self) -> u64 {
+        self.disk_moves.get()
     }
 
     pub(super) fn now(&self) -> Moment {

@@ -175,6 +175,11 @@ fn write_reasons(
         "Brokers that answered no probe and lost their leaderships, counted by the active controller",
         scrape.cluster.suspicions,
     )?;
+    families.counter(
+        "highwater_leaderships_moved_for_disks",
+        "Leaderships that moved away from hung and full disks, counted by the active controller",
+        scrape.cluster.disk_moves,
+    )?;
     families.gauge(
         "highwater_leaderships_in_doubt",
         "1 if no controller answered this broker for a session: other leaders may have been elected",

@@ -82,6 +82,8 @@ pub struct ClusterFacts {
     pub broker_epoch: i64,
     /// Suspicions of silent brokers that this broker began as the active controller.
     pub suspicions: u64,
+    /// Leaderships that this broker, as the active controller, moved away from hung and full disks.
+    pub disk_moves: u64,
     /// Whether no controller answered for a session: other leaders may have been elected.
     pub leaderships_in_doubt: bool,
     /// Batches with `acks=0` or `acks=1` that were refused for that.

@@ -43,6 +43,7 @@ impl Observed for Numbers {
             fenced_broker_count: 1,
             registered: vec![(1, false), (2, false), (3, true)],
             suspicions: 5,
+            disk_moves: 4,
             leaderships_in_doubt: true,
             refused_in_doubt: 6,
             acknowledgements: vec![(2, Duration::from_millis(42))],
