@@ -1,11 +1,12 @@
 //! Full load for as long as wanted: producers and consumers of three brokers take all that the machine has, round after
-//! round, and every round's records are found once and in order. Nobody dies, so nobody may be fenced: a broker that is
-//! taken for dead because it is busy makes failovers out of load.
+//! round, and every round's records are found once and in order. No broker dies and no disk hangs, so that every fencing, every
+//! suspicion of a silent broker and every leadership that moves for a disk is false: failovers made of load.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +31,13 @@ const SETTINGS: [(&str, &str); 2] =
     [("log.segment.delete.delay.ms", "0"), ("group.initial.rebalance.delay.ms", "0")];
 /// What the brokers count of failures, none of which may have been.
 const FAULTS: [&str; 2] = ["highwater_brokers_fenced_total", "highwater_fenced_alive_total"];
+/// Brokers that were suspected to be silent, and leaderships that moved for disks: none was sick.
+const SUSPICIONS: [(&str, &str); 2] = [
+    ("false suspicions", "highwater_brokers_suspected_total"),
+    ("leaderships moved for disks", "highwater_leaderships_moved_for_disks_total"),
+];
+/// False suspicions in an hour beside processes that keep the machine busy.
+const SUSPICIONS_BESIDE_OTHERS: f64 = 2.0;
 /// What they count that tells how near it was.
 const SIGNS: [&str; 2] = ["highwater_isr_shrinks_total", "highwater_leader_elections_total"];
 
@@ -48,6 +56,27 @@ pub struct Arguments {
     /// Where the data folders go; the system's folder for temporary files if not given
     #[arg(long)]
     folder: Option<PathBuf>,
+    /// Other processes that compute all the time, for example one for each core
+    #[arg(long, default_value_t = 0)]
+    others: u32,
+}
+
+/// A process that computes until it is dropped.
+struct BusyProcess(Child);
+
+impl BusyProcess {
+    fn start() -> Result<BusyProcess> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        Ok(BusyProcess(command.spawn().context("cannot start sh")?))
+    }
+}
+
+impl Drop for BusyProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What a round came to.
@@ -75,6 +104,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         pages.push(page);
     }
     cluster.start_all()?;
+    let others: Vec<BusyProcess> =
+        (0..arguments.others).map(|_| BusyProcess::start()).collect::<Result<_>>()?;
     let (began, mut sum) = (Instant::now(), Sum::default());
     let lasting = Duration::from_secs_f64(arguments.minutes * 60.0);
     let mut said = Instant::now();
@@ -91,8 +122,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             println!("busy: {:.0} s, {sum}", began.elapsed().as_secs_f64());
         }
     }
-    println!("busy: {:.0} s, {sum}: {}", began.elapsed().as_secs_f64(), words(&counts(&pages)?));
+    let (counts, seconds) = (counts(&pages)?, began.elapsed().as_secs_f64());
+    println!("busy: {seconds:.0} s, {sum}: {}", words(&counts));
+    println!("busy: {}", suspicions(&counts, seconds, others.len()));
+    let suspected = total(&counts, SUSPICIONS[0].1);
+    let allowed = match others.is_empty() {
+        true => 0.0,
+        false => (SUSPICIONS_BESIDE_OTHERS * seconds / 3600.0).ceil(),
+    };
+    ensure!(suspected <= allowed, "{suspected} false suspicions: at most {allowed}");
     cluster.stop()
+}
+
+/// The row of false suspicions.
+fn suspicions(counts: &BTreeMap<String, f64>, seconds: f64, others: usize) -> String {
+    let rows = SUSPICIONS.map(|(name, metric)| format!("{name} {}", total(counts, metric)));
+    format!("{} in {seconds:.0} s beside {others} busy processes", rows.join(", "))
 }
 
 /// One topic, written and read at once, and deleted.
@@ -141,10 +186,13 @@ fn counts(pages: &[String]) -> Result<BTreeMap<String, f64>> {
     let mut counts = BTreeMap::new();
     for page in pages {
         let text = metrics(page).with_context(|| format!("no metrics at {page}"))?;
-        ensure!(text.contains(FAULTS[1]), "{page} shows no {}", FAULTS[1]);
+        for name in [FAULTS[1], SUSPICIONS[0].1, SUSPICIONS[1].1] {
+            ensure!(text.contains(name), "{page} shows no {name}");
+        }
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((row, value)) = line.rsplit_once(' ') else { continue };
-            if FAULTS.iter().chain(&SIGNS).any(|name| row.starts_with(name)) {
+            let mut names = FAULTS.iter().chain(&SIGNS).chain(SUSPICIONS.iter().map(|(_, it)| it));
+            if names.any(|name| row.starts_with(name)) {
                 *counts.entry(row.to_owned()).or_default() += value.parse::<f64>()?;
             }
         }
@@ -173,4 +221,18 @@ fn words(counts: &BTreeMap<String, f64>) -> String {
         .iter()
         .filter(|(row, value)| **value != 0.0 || FAULTS.iter().any(|name| row.starts_with(name)));
     rows.map(|(row, value)| format!("{row} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn false_suspicions_have_a_row_of_their_own() {
+        let rows = [(SUSPICIONS[0].1, 1.0), (SUSPICIONS[1].1, 0.0), (FAULTS[1], 0.0)];
+        let counts = rows.map(|(row, value)| (row.to_owned(), value)).into();
+        let expected =
+            "false suspicions 1, leaderships moved for disks 0 in 60 s beside 2 busy processes";
+        assert_eq!(suspicions(&counts, 60.0, 2), expected);
+    }
 }
