@@ -5,11 +5,12 @@
 use super::slow::{plant, set_hung, simulate};
 use super::world::check_logs;
 use super::{
-    Cluster, Known, LIVENESS, Losses, Mutant, Program, begin, create, made, settle, topic,
+    Cluster, Known, LIVENESS, Losses, Mutant, Program, begin, create, made, run_paused, settle,
+    topic,
 };
 use crate::QuorumError;
 use crate::quorum::Quorum;
-use crate::raft::{Runtime, node_id};
+use crate::raft::node_id;
 use crate::translation::plain_place;
 use ledger::message::{Append, Appended, Election, Head, Reply, Request};
 use model::BrokerId;
@@ -29,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How long a client waits for one leader.
 const PATIENCE: Duration = Duration::from_millis(500);
 const SEEDS: std::ops::Range<u64> = 0..12;
+/// Seed of the simulations of one voter.
+const SEED: u64 = 7;
 
 /// Which fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,23 @@ enum Lasting {
     AllHang,
     /// The leader neither reaches the others nor is reached.
     LeaderCutOff,
+}
+
+/// Three voters with honest disks, and their first decision.
+async fn three_voters(seed: u64, mutant: Option<Mutant>) -> Cluster {
+    simulate(seed);
+    plant(mutant);
+    let program = Program {
+        seed,
+        voters: 3,
+        disks_lie: false,
+        losses: Losses::None,
+        mutant,
+        snapshot_entries: 5000,
+    };
+    let cluster = Cluster::new(program).await;
+    begin(&cluster).await;
+    cluster
 }
 
 fn leader(cluster: &Cluster) -> Option<(i32, Quorum)> {
@@ -85,18 +105,7 @@ async fn longest_gap(cluster: &Cluster) -> (Duration, Vec<String>) {
 }
 
 async fn run(seed: u64, lasting: Lasting, mutant: Option<Mutant>) -> Vec<String> {
-    simulate(seed);
-    plant(mutant);
-    let program = Program {
-        seed,
-        voters: 3,
-        disks_lie: false,
-        losses: Losses::None,
-        mutant,
-        snapshot_entries: 5000,
-    };
-    let mut cluster = Cluster::new(program).await;
-    begin(&cluster).await;
+    let mut cluster = three_voters(seed, mutant).await;
     let (old, old_leader) = leader(&cluster).expect("something was decided");
     let victim = if lasting == Lasting::FollowerHangs { old % 3 + 1 } else { old };
     let member = |id: i32| node_id(BrokerId(id), 0);
@@ -165,18 +174,7 @@ async fn check_victim(lasting: Lasting, old_leader: &Quorum, victim: i32) -> Vec
 /// A voter whose disk hangs is asked for its vote by the last of its peers; returns whether it answers while the disk
 /// hangs, and once it does not.
 async fn answers_of_a_hung_voter(mutant: Option<Mutant>) -> (bool, bool) {
-    simulate(7);
-    plant(mutant);
-    let program = Program {
-        seed: 7,
-        voters: 3,
-        disks_lie: false,
-        losses: Losses::None,
-        mutant,
-        snapshot_entries: 5000,
-    };
-    let cluster = Cluster::new(program).await;
-    begin(&cluster).await;
+    let cluster = three_voters(SEED, mutant).await;
     let (_, leader) = leader(&cluster).expect("something was decided");
     let victim = (1..=3).find(|id| BrokerId(*id) != leader.node()).expect("one follows");
     let up = cluster.world.lock().up();
@@ -205,15 +203,7 @@ async fn answers_of_a_hung_voter(mutant: Option<Mutant>) -> (bool, bool) {
 }
 
 fn ask_a_hung_voter(mutant: Option<Mutant>) -> (bool, bool) {
-    let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime needs nothing but memory");
-        runtime.block_on(Runtime::scope(7, answers_of_a_hung_voter(mutant)))
-    });
-    thread.join().expect("it does not panic")
+    run_paused(SEED, move || answers_of_a_hung_voter(mutant)).expect("it does not panic")
 }
 
 #[test]
@@ -225,18 +215,7 @@ fn a_vote_is_answered_once_it_is_durable() {
 /// A voter whose disk hangs receives an entry of its leader, and then the heartbeat of a newer leader that has the entry; returns
 /// whether the voter acknowledges the entry meanwhile. openraft takes the saved vote for a sign that the entry is durable.
 async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
-    simulate(7);
-    plant(mutant);
-    let program = Program {
-        seed: 7,
-        voters: 3,
-        disks_lie: false,
-        losses: Losses::None,
-        mutant,
-        snapshot_entries: 5000,
-    };
-    let cluster = Cluster::new(program).await;
-    begin(&cluster).await;
+    let cluster = three_voters(SEED, mutant).await;
     let (_, leader) = leader(&cluster).expect("something was decided");
     let up = cluster.world.lock().up();
     let follower = up.into_iter().find(|(id, _)| BrokerId(*id) != leader.node());
@@ -274,15 +253,7 @@ async fn acknowledges_while_hung(mutant: Option<Mutant>) -> bool {
 }
 
 fn append_to_a_hung_voter(mutant: Option<Mutant>) -> bool {
-    let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime needs nothing but memory");
-        runtime.block_on(Runtime::scope(7, acknowledges_while_hung(mutant)))
-    });
-    thread.join().expect("it does not panic")
+    run_paused(SEED, move || acknowledges_while_hung(mutant)).expect("it does not panic")
 }
 
 #[test]
@@ -292,15 +263,8 @@ fn entries_are_acknowledged_once_they_are_durable() {
 }
 
 fn simulate_one(seed: u64, lasting: Lasting, mutant: Option<Mutant>) -> Vec<String> {
-    let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime needs nothing but memory");
-        runtime.block_on(Runtime::scope(seed, run(seed, lasting, mutant)))
-    });
-    thread.join().unwrap_or_else(|_| vec!["it panicked".into()])
+    let found = run_paused(seed, move || run(seed, lasting, mutant));
+    found.unwrap_or_else(|_| vec!["it panicked".into()])
 }
 
 fn check(lasting: Lasting) {

@@ -487,17 +487,26 @@ fn broker() -> RegisterBroker {
     }
 }
 
-/// Runs a program on a thread of its own, with a clock of its own.
-fn simulate(program: Program) -> Vec<String> {
+/// Runs a simulation on a thread of its own, with a clock that advances when every task waits.
+fn run_paused<T: Send + 'static, F: Future<Output = T>>(
+    seed: u64,
+    simulation: impl FnOnce() -> F + Send + 'static,
+) -> std::thread::Result<T> {
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
-            .unwrap();
-        runtime.block_on(Runtime::scope(program.seed, run(program)))
+            .expect("a runtime needs nothing but memory");
+        runtime.block_on(Runtime::scope(seed, simulation()))
     });
-    thread.join().unwrap_or_else(|_| vec!["it panicked".into()])
+    thread.join()
+}
+
+/// Runs a program; returns its violations.
+fn simulate(program: Program) -> Vec<String> {
+    let found = run_paused(program.seed, move || run(program));
+    found.unwrap_or_else(|_| vec!["it panicked".into()])
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -8,12 +8,12 @@ use super::slow::{plant, simulate};
 use super::world::check_logs;
 use super::{
     CLUSTER, Cluster, Known, LIVENESS, Losses, Mutant, Program, SNAPSHOT_ENTRIES, ask, broker,
-    client, settle, take_in,
+    client, run_paused, settle, take_in,
 };
 use crate::QuorumError;
 use crate::older_copy::put_aside;
 use crate::quorum::Quorum;
-use crate::raft::{Runtime, TypeConfig};
+use crate::raft::TypeConfig;
 use metadata::Request;
 use metadata::decide::{
     CreateCluster, KnownDirectories, RegisterBroker2, RegisterBroker3, features_of_new_cluster,
@@ -214,15 +214,8 @@ async fn run(seed: u64, restore: Restore, mutant: Option<Mutant>) -> Vec<String>
 }
 
 fn simulate_one(seed: u64, restore: Restore, mutant: Option<Mutant>) -> Vec<String> {
-    let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime needs nothing but memory");
-        runtime.block_on(Runtime::scope(seed, run(seed, restore, mutant)))
-    });
-    thread.join().unwrap_or_else(|_| vec!["it panicked".into()])
+    let found = run_paused(seed, move || run(seed, restore, mutant));
+    found.unwrap_or_else(|_| vec!["it panicked".into()])
 }
 
 fn check(restore: Restore) {
