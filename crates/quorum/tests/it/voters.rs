@@ -4,7 +4,7 @@ use crate::support::*;
 use metadata::Response;
 use model::BrokerId;
 use quorum::{Quorum, QuorumConfig, QuorumError};
-use storage::disk::SimDisk;
+use storage::disk::{Disk, SimDisk};
 
 struct Cluster {
     mesh: Mesh,
@@ -179,4 +179,32 @@ async fn messages_of_another_cluster_or_sender_or_for_another_node_are_refused()
     assert_eq!(kind(message(5, "another", 2, 1), None).await, refused);
     assert_eq!(kind(message(9, CLUSTER, 2, 1), None).await, refused);
     quorum.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_vote_is_lost_is_refused() {
+    let mut cluster = cluster_of_three(voter).await;
+    cluster.ask(crate::support::cluster()).await;
+    cluster.ask(register(1)).await;
+    assert!(there(&cluster.ask(create("kept", 1)).await));
+    let leader = await_leader(&cluster.nodes).await;
+    let (id, disk) = cluster.disks.iter().find(|(id, _)| *id != leader).unwrap().clone();
+    let index = cluster.node(leader).applied_index().unwrap();
+    cluster.node(id).wait_applied(index).await.unwrap();
+    let position = cluster.nodes.iter().position(|(other, _)| *other == id).unwrap();
+    let (_, node) = cluster.nodes.remove(position);
+    cluster.mesh.cut_off(id);
+    node.stop().await.unwrap();
+    let vote = voter(id).dir.join("vote");
+    disk.remove_file(&vote).unwrap();
+    // The second start finds the folder as the first one did.
+    for _ in 0..2 {
+        let refused = cluster.mesh.start(voter(id), &disk).await;
+        let Err(QuorumError::Stopped(words)) = refused.map(drop) else {
+            panic!("a voter takes part that may have voted")
+        };
+        assert!(words.contains("this node may have voted: move the folder"), "{words}");
+        assert!(!disk.exists(&vote), "nothing is written");
+    }
+    cluster.stop().await;
 }
