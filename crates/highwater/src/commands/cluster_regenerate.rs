@@ -16,17 +16,9 @@ use crate::failure::Failure;
 pub fn run(typed: &Regenerate) -> Result<ExitCode, Failure> {
     let dir = &typed.dir;
     let cannot = || Failure::new(format!("cannot make a new quorum out of {}", dir.display()));
-    let stopped = stopped_folder::open(dir)?;
-    if !dir.join(METADATA_FOLDER).is_dir() {
-        return Err(cannot()
-            .detail(format!("{METADATA_FOLDER} is not in it"))
-            .hint("name the folder of metadata.log.dir, or the first one of log.dirs"));
-    }
-    let Some((node, cluster_id)) = stopped.owner() else {
-        return Err(cannot().detail("the folder names no broker"));
-    };
+    let (_stopped, node, cluster_id) = stopped_folder::open_metadata(dir, cannot)?;
     let disk = stopped_folder::disk();
-    let found = plan_regeneration(&disk, dir, cluster_id, node);
+    let found = plan_regeneration(&disk, dir, &cluster_id, node);
     let found = found.map_err(|error| cannot().detail(error))?;
     let typed_voters: BTreeSet<BrokerId> = typed.voters.iter().copied().map(BrokerId).collect();
     let voters = if typed_voters.is_empty() { found.lost.clone() } else { typed_voters };
@@ -35,7 +27,7 @@ pub fn run(typed: &Regenerate) -> Result<ExitCode, Failure> {
             .detail(format!("this is the folder of node {node}, and --voters does not name it"))
             .hint(format!("--voters {node},{}", list(&voters).replace(' ', ""))));
     }
-    describe(node, cluster_id, &found, &voters)?;
+    describe(node, &cluster_id, &found, &voters)?;
     if !typed.yes {
         return Err(Failure::new("nothing was changed")
             .detail("with --yes this node makes a new quorum at its next start")
@@ -44,7 +36,7 @@ pub fn run(typed: &Regenerate) -> Result<ExitCode, Failure> {
             ));
     }
     let made = block_on(async {
-        let made = regenerate(&disk, dir, cluster_id, node, &voters).await;
+        let made = regenerate(&disk, dir, &cluster_id, node, &voters).await;
         made.map_err(|error| cannot().detail(error).hint("run the same command again"))
     })?;
     say(format_args!("regenerated: start node {node}; it has generation {}", made.generation))?;

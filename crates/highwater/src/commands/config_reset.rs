@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use broker::stopped::{METADATA_FOLDER, ResetError, reset_config};
+use broker::stopped::{ResetError, reset_config};
 use configuration::table;
 
 use crate::commands::cluster_access::block_on;
@@ -20,18 +20,10 @@ pub fn run(key: &str, dir: &Path) -> Result<ExitCode, Failure> {
             .detail(format!("{key} is not a key of a broker"))
             .hint("highwater config explain lists the keys"));
     }
-    let stopped = stopped_folder::open(dir)?;
-    if !dir.join(METADATA_FOLDER).is_dir() {
-        return Err(cannot()
-            .detail(format!("{METADATA_FOLDER} is not in it"))
-            .hint("name the folder of metadata.log.dir, or the first one of log.dirs"));
-    }
-    let Some((node, cluster_id)) = stopped.owner() else {
-        return Err(cannot().detail("the folder names no broker"));
-    };
+    let (_stopped, node, cluster_id) = stopped_folder::open_metadata(dir, cannot)?;
     let disk = stopped_folder::disk();
     let names = block_on(async {
-        let reset = reset_config(&disk, dir, cluster_id, node, key).await;
+        let reset = reset_config(&disk, dir, &cluster_id, node, key).await;
         reset.map_err(|error| {
             let failure = cannot();
             let failure = match &error {

@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{Offset, Timestamp, Uuid};
+use broker::stopped::METADATA_FOLDER;
+use model::{BrokerId, Offset, Timestamp, Uuid};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use storage::disk::{Disk, RealDisk};
@@ -34,6 +35,23 @@ pub fn open(path: &Path) -> Result<Stopped, Failure> {
         };
         failure.detail(error).hint(hint)
     })
+}
+
+/// Locks a folder that must have the metadata of a broker; returns the folder, the broker and its cluster id. `cannot` names what
+/// the command cannot do without them.
+pub fn open_metadata(
+    dir: &Path,
+    cannot: impl Fn() -> Failure,
+) -> Result<(Stopped, BrokerId, String), Failure> {
+    let stopped = open(dir)?;
+    if !dir.join(METADATA_FOLDER).is_dir() {
+        return Err(cannot()
+            .detail(format!("{METADATA_FOLDER} is not in it"))
+            .hint("name the folder of metadata.log.dir, or the first one of log.dirs"));
+    }
+    let owner = stopped.owner().map(|(node, cluster_id)| (node, cluster_id.to_owned()));
+    let (node, cluster_id) = owner.ok_or_else(|| cannot().detail("the folder names no broker"))?;
+    Ok((stopped, node, cluster_id))
 }
 
 /// Whether a broker, ours or Kafka's, holds the lock of the log directory that `path` is, or is in.
