@@ -8,10 +8,11 @@
 //! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
 //! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
 //! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]), [`marks`] (log directories that were put
-//! back from copies) and [`standstill`] (brokers that request their own fencing).
+//! back from copies), [`deleted_topics`] (replicas that leave the disk) and [`standstill`] (brokers that request their own fencing).
 
 pub mod acknowledgers;
 pub mod answering;
+pub mod deleted_topics;
 pub mod disks;
 pub mod doubt;
 pub mod elections;

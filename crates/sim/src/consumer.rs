@@ -63,6 +63,11 @@ impl Consumer {
         }
     }
 
+    /// Partitions of the topic that the consumer reads.
+    pub(crate) fn topic(&self) -> &Range<PartitionId> {
+        &self.topic
+    }
+
     /// Place of a partition of the topic in the lists.
     fn place_of(&self, partition: PartitionId) -> usize {
         partition - self.topic.start
@@ -120,6 +125,18 @@ impl Consumer {
                 Request::DeleteRecords { partition, offset }
             }
             _ => Request::Fetch { partition, offset: position },
+        }
+    }
+
+    /// Reads a topic that was created again, from its beginning.
+    pub(crate) fn use_topic(&mut self, topic: Range<PartitionId>) {
+        let count = topic.len();
+        self.topic = topic;
+        self.asked_partition = self.topic.start;
+        self.positions = vec![Offset(0); count];
+        self.high_watermarks = vec![Offset(0); count];
+        for offsets in [&mut self.asked_offsets, &mut self.stored, &mut self.tried] {
+            *offsets = vec![Offset(-1); count];
         }
     }
 

@@ -83,6 +83,11 @@ impl History {
         self.partitions[partition].sent.extend(values.iter().cloned());
     }
 
+    /// Whether a record was ever sent to a partition.
+    pub(crate) fn was_sent(&self, partition: PartitionId, value: &[u8]) -> bool {
+        Value::decode(value).is_some_and(|value| self.partitions[partition].sent.contains(&value))
+    }
+
     /// A producer was told that its batch begins at `base`.
     pub(crate) fn acked(
         &mut self,

@@ -41,6 +41,10 @@ pub enum Invariant {
     LeaderIsComplete,
     /// A deletion that was acknowledged holds on each later leader, and on each replica that joins an ISR (R13).
     DeletionHolds,
+    /// No record of a topic is ever in the log of a later or an earlier topic of the same name (R14).
+    TopicsStayApart,
+    /// Once a broker has the metadata that proves a topic deleted, none of its folders is left (S16).
+    DeletedTopicsLeaveNothing,
     /// A partition's state fits itself and the brokers' (R5).
     StatesAreSound,
     /// No ISR goes to and fro: nobody leaves it for what it lacked when it joined.

@@ -13,6 +13,9 @@ use crate::invariant::Invariant;
 use crate::message::{ClientId, PartitionId, Refused, Request, Response};
 use crate::plan::{PARTITIONS, Plan};
 
+/// Batches that are sent to a topic that was created again, beside those that are left.
+const BATCHES_OF_NEW_TOPIC: u32 = 8;
+
 /// A batch that is not acknowledged.
 #[derive(Debug)]
 struct Outstanding {
@@ -145,6 +148,18 @@ impl Producer {
         Outstanding { partition, values, records, request: None }
     }
 
+    /// Partitions of the topic that the producer writes to.
+    pub(crate) fn topic(&self) -> &Range<PartitionId> {
+        &self.topic
+    }
+
+    /// Writes to a topic that was created again. Unacknowledged records of the deleted one are given up.
+    pub(crate) fn use_topic(&mut self, topic: Range<PartitionId>) {
+        self.outstanding.clear();
+        self.batches_left = self.batches_left.saturating_add(BATCHES_OF_NEW_TOPIC);
+        self.topic = topic;
+    }
+
     /// Its connection broke: whatever is not acknowledged is sent again, in the same order.
     pub(crate) fn disconnected(&mut self) {
         self.outstanding.iter_mut().for_each(|batch| batch.request = None);
@@ -168,7 +183,7 @@ impl Producer {
                 self.outstanding.pop_front();
                 Ok(false)
             }
-            Err(Refused::Retriable) => Ok(true),
+            Err(Refused::Retriable | Refused::UnknownTopicId) => Ok(true),
             // With several batches under way, a restart may have forgotten all but the last of
             // them, and the first one sent again looks like an order gone wrong. So in Kafka.
             Err(Refused::OutOfOrderSequence) if self.in_flight_max > 1 => {

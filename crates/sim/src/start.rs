@@ -1,6 +1,6 @@
 //! How a broker comes up and goes down cleanly: markers, checkpoints, logs, in the order that S11 asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// The one partition in which groups store offsets.
 pub(crate) const OFFSETS: PartitionId = PARTITIONS;
 
-const LOG_DIR: &str = "data";
+pub(crate) const LOG_DIR: &str = "data";
 
 /// Segments so small that all that happens to segments happens often.
 fn settings(partition: PartitionId) -> Arc<Settings> {
@@ -221,7 +221,7 @@ impl LogDirectory {
     pub(crate) fn open_replicas(
         &self,
         me: BrokerId,
-        wanted: impl Iterator<Item = PartitionId>,
+        wanted: BTreeSet<PartitionId>,
         lied: bool,
         settings: &Arc<Settings>,
         sync_queue: &Arc<SyncQueue>,
@@ -270,6 +270,19 @@ impl LogDirectory {
         }
         let (clean, stopped_in) = (loading.clean, loading.broker_epoch);
         Ok(OpenedReplicas { partitions, bounds: recalled, clean, stopped_in, made_anew })
+    }
+
+    /// Makes the log of a partition that is new to a broker among several.
+    pub(crate) fn open_new_replica(
+        &self,
+        me: BrokerId,
+        at: PartitionId,
+        settings: &Arc<Settings>,
+        sync_queue: &Arc<SyncQueue>,
+        now: Timestamp,
+    ) -> Result<Arc<Partition>, StorageError> {
+        let (of, loading) = (Replica::of(me, at), Loading::default());
+        self.open_partition(&of, Arc::clone(settings), &loading, sync_queue, now)
     }
 
     fn open_partition(

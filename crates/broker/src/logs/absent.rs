@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use metadata::ClusterImage;
 use model::TopicId;
-use storage::journal::State;
+use node::deleted_topics::find_deleted;
 use tracing::info;
 
 use super::Logs;
@@ -18,19 +18,15 @@ impl Logs {
     /// Deletes the partitions of topics that were `deleted` while the broker was away and that `image` lacks. A folder gets the name
     /// of a deleted one first, as in [`Logs::delete`]; no delay follows. Must not run while partitions are opened.
     pub fn delete_absent(&self, deleted: &BTreeSet<TopicId>, image: &ClusterImage) {
-        let is_gone = |id: &TopicId| deleted.contains(id) && image.topic_by_id(*id).is_none();
         let mut gone = Vec::new();
         for directory in self.directories().filter(|it| !it.is_offline()) {
             let Ok(journal) = directory.journal() else { continue };
-            journal.with_state(|state| {
-                let live = state.partitions.iter().filter(|(_, known)| known.deleted.is_none());
-                let found = live.filter(|(key, _)| is_gone(&key.topic_id));
-                gone.extend(found.map(|(key, known)| Gone {
-                    topic_id: key.topic_id,
-                    name: State::name(*key, known),
-                    delay_ms: 0,
-                }));
-            });
+            let found = journal.with_state(|state| find_deleted(state, deleted, image));
+            gone.extend(found.into_iter().map(|(key, name)| Gone {
+                topic_id: key.topic_id,
+                name,
+                delay_ms: 0,
+            }));
         }
         if gone.is_empty() {
             return;

@@ -1,32 +1,34 @@
 //! One process of a broker in a cluster: its partitions, what it fetches from whom, and who waits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use metadata::decide::{BrokerRef, EmptyReplica, NewIsr};
 use metadata::{ClusterImage, PartitionImage};
 use model::{
-    BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, Timestamp, Uuid,
+    BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, Timestamp, TopicId,
+    Uuid,
 };
 use node::fetcher::{Effects, Event, Fetcher, Key};
 use partition::{
     Acks, Append, Appended, Assignment, DeletionKey, Fate, FollowerFetch, Isolation, IsrAnswer,
-    Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead,
+    Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead, Status,
 };
 use storage::StorageError;
-use storage::disk::SimDisk;
 
 use super::controller::min_insync_of;
 use super::fetches::{self, FETCH_BYTES_MAX, Found};
+use super::folders::{MachineDisk, ReplicaFolders};
 use super::plan::ClusterPlan;
-use super::topics::{TopicIncarnation, key_of, partition_of};
+use super::replicas::counts;
+use super::topics::{key_of, partition_of};
 use crate::broker::Woken;
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
-use crate::plan::PARTITIONS;
 use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
 use crate::syncs::Syncs;
 
@@ -34,7 +36,7 @@ use crate::syncs::Syncs;
 #[derive(Debug)]
 struct Waiting {
     address: Address,
-    partition: PartitionId,
+    replica: Arc<Partition>,
     appended: Appended,
     woken: Arc<Woken>,
 }
@@ -43,6 +45,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Deleting {
     partition: PartitionId,
+    replica: Arc<Partition>,
     start: Offset,
     key: Option<DeletionKey>,
     woken: Arc<Woken>,
@@ -77,6 +80,7 @@ pub(crate) struct ClusterBroker {
     /// Replicas on a disk of their own that failed: out of reach until the next start, which finds that all is there.
     pub(crate) out_of_reach: BTreeSet<PartitionId>,
     pub(super) log_dir: LogDirectory,
+    pub(super) folders: ReplicaFolders,
     durability: Durability,
     pub(super) partitions: BTreeMap<PartitionId, Arc<Partition>>,
     /// Bounds of truncations that the process before stored, as far as their records are there.
@@ -86,10 +90,10 @@ pub(crate) struct ClusterBroker {
     /// What became of proposals, by the number of entries that must have been acted upon before it counts.
     isr_answers: Vec<(usize, NewIsr, IsrAnswer)>,
     /// What each partition was told last.
-    assigned: BTreeMap<PartitionId, Assignment>,
-    fetchers: BTreeMap<BrokerId, Fetcher>,
+    pub(super) assigned: BTreeMap<PartitionId, Assignment>,
+    pub(super) fetchers: BTreeMap<BrokerId, Fetcher>,
     /// The newest registration in which each follower has fetched a partition, and since when.
-    fetched_since: BTreeMap<(PartitionId, BrokerId), (BrokerEpoch, Moment)>,
+    pub(super) fetched_since: BTreeMap<(PartitionId, BrokerId), (BrokerEpoch, Moment)>,
     waiting: Vec<Waiting>,
     deleting: Vec<Deleting>,
     /// Log starts in memory are not durable yet.
@@ -110,22 +114,25 @@ pub(crate) struct ClusterBroker {
 }
 
 impl ClusterBroker {
-    /// Opens the logs, on a disk that may have lied before its power failed.
-    pub(crate) fn open(
-        disk: &SimDisk,
+    /// Opens the logs, on a disk that may have lied before its power failed. On a new disk the logs of the partitions `at_first`
+    /// are made.
+    pub(super) fn open(
+        disk: &MachineDisk,
         id: BrokerId,
+        at_first: Range<PartitionId>,
         plan: &ClusterPlan,
         retention_bytes: i64,
         now: Timestamp,
         lied: bool,
     ) -> Result<ClusterBroker, StorageError> {
-        let log_dir = LogDirectory::new(disk)?;
+        let (log_dir, folders) = (LogDirectory::new(disk)?, ReplicaFolders::open(disk)?);
         let sync_queue = Syncs::new();
         let settings =
             cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
-        let wanted = TopicIncarnation::FIRST.partitions(PARTITIONS);
+        let wanted = folders.live().into_iter().chain(at_first).collect::<BTreeSet<_>>();
         let opened = log_dir.open_replicas(id, wanted, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, bounds, clean, stopped_in, made_anew } = opened;
+        folders.enter(partitions.keys().copied());
         Ok(ClusterBroker {
             id,
             epoch: BrokerEpoch(-1),
@@ -135,6 +142,7 @@ impl ClusterBroker {
             made_anew,
             out_of_reach: BTreeSet::new(),
             log_dir,
+            folders,
             durability: plan.durability,
             partitions,
             bounds,
@@ -260,11 +268,18 @@ impl ClusterBroker {
     }
 
     /// Acts upon an image, unless it is of a time before this process was registered.
-    pub(crate) fn apply(&mut self, image: &Arc<ClusterImage>, now: Moment, clock: Timestamp) {
+    pub(crate) fn apply(
+        &mut self,
+        image: &Arc<ClusterImage>,
+        deleted: &BTreeSet<TopicId>,
+        now: Moment,
+        clock: Timestamp,
+    ) {
         let is_known = image.broker(self.id).is_some_and(|known| known.epoch == self.epoch);
         if !is_known {
             return;
         }
+        let wanted = self.change_replicas(image, deleted, now, clock);
         self.image = Arc::clone(image);
         let settings = cluster_settings(
             self.durability,
@@ -276,7 +291,8 @@ impl ClusterBroker {
             let stricter = node::roles::until_role(&partition.settings(), &settings);
             stricter.into_iter().for_each(|stricter| partition.set_settings(Arc::new(stricter)));
         }
-        let replicas: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        let open = self.partitions.keys().chain(&self.made_anew).copied();
+        let replicas: BTreeSet<PartitionId> = open.chain(wanted).collect();
         for at in replicas {
             let state = state_of(image, at);
             let Some(state) = state.filter(|state| state.replicas.contains(&self.id)) else {
@@ -284,18 +300,27 @@ impl ClusterBroker {
                 continue;
             };
             if self.made_anew.contains(&at) {
-                if state.is_complete(self.id) {
+                let is_open = self.partitions.contains_key(&at);
+                let is_counted = match is_open {
+                    true => state.is_complete(self.id),
+                    false => counts(image, state, self.id),
+                };
+                if is_counted {
                     continue;
                 }
                 self.made_anew.retain(|anew| *anew != at);
             }
+            if !self.partitions.contains_key(&at) {
+                self.open_replica(at, &settings, clock);
+            }
+            let Some(replica) = self.partition(at).cloned() else { continue };
             let key = key_of(at);
             let named = (key.topic_id, key.partition);
             let assignment = node::roles::assignment(image, named, state);
             if self.assigned.get(&at) != Some(&assignment) {
                 self.assigned.insert(at, assignment.clone());
                 let leader = assignment.leader;
-                self.partitions[&at].assign(assignment, now);
+                replica.assign(assignment, now);
                 self.follow(key, leader, now, clock);
             }
         }
@@ -347,7 +372,7 @@ impl ClusterBroker {
         self.step(leader, now, clock, Event::Lost);
     }
 
-    fn step(&mut self, leader: BrokerId, now: Moment, clock: Timestamp, event: Event) {
+    pub(super) fn step(&mut self, leader: BrokerId, now: Moment, clock: Timestamp, event: Event) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let Some(fetcher) = self.fetchers.get_mut(&leader) else { return };
@@ -423,51 +448,16 @@ impl ClusterBroker {
 
     /// Deletes records of a partition that this broker leads, and waits until they are deleted everywhere.
     pub(crate) fn delete_records(&mut self, partition: PartitionId, to: Offset) {
-        let Some(replica) = self.partition(partition) else { return };
+        let Some(replica) = self.partition(partition).cloned() else { return };
         match replica.delete_records(Some(to)) {
             Ok(start) => {
                 let woken = Arc::<Woken>::default();
                 woken.set();
-                self.deleting.push(Deleting { partition, start, key: None, woken });
+                self.deleting.push(Deleting { partition, replica, start, key: None, woken });
                 self.owes_starts = true;
             }
             Err(error) => self.is_failed |= is_fatal(&error),
         }
-    }
-
-    /// Makes log starts durable; later, if there is no room now.
-    pub(crate) fn commit_starts(&mut self) {
-        let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
-        let starts: Vec<Offset> = self.partitions.values().map(starts).collect();
-        match self.log_dir.store_offsets_of_replicas(&self.partitions) {
-            Ok(()) => self
-                .partitions
-                .values()
-                .zip(starts)
-                .for_each(|(partition, start)| partition.log_start_synced(start)),
-            Err(error) => {
-                self.is_failed |= error.is_fatal();
-                self.owes_starts = true;
-            }
-        }
-    }
-
-    /// Deletes segments that are past their retention; returns what logs start at then.
-    pub(crate) fn retain(&mut self, clock: Timestamp) -> Vec<(PartitionId, Offset)> {
-        let mut starts = Vec::new();
-        let is_in_reach = |(at, _): &(&PartitionId, _)| !self.out_of_reach.contains(at);
-        for (at, partition) in self.partitions.iter().filter(is_in_reach) {
-            let retained = partition.plan_retention(clock).and_then(|start| {
-                let Some(start) = start else { return Ok(()) };
-                starts.push((*at, start));
-                partition.maintain(|log, _| log.delete_records_before(start))?;
-                self.log_dir.store_offsets_of_replicas(&self.partitions)?;
-                partition.log_start_synced(start);
-                partition.retain_from(start).map(drop)
-            });
-            self.is_failed |= retained.is_err_and(|error| is_fatal(&error));
-        }
-        starts
     }
 
     /// Whether no DeleteRecords request waits, and all log starts are durable.
@@ -560,7 +550,7 @@ impl ClusterBroker {
     ) {
         let how = Append { acks, now: clock, internal: false };
         let Some(replica) = self.partition(partition).cloned() else {
-            return self.answer(address, Response::Produced(Err(Refused::Retriable)));
+            return self.answer(address, Response::Produced(Err(Refused::UnknownTopicId)));
         };
         let appended = match replica.append(&mut records, how) {
             Ok(appended) => appended,
@@ -573,7 +563,7 @@ impl ClusterBroker {
             return self.answer(address, Response::Produced(Ok(appended.base_offset)));
         }
         replica.want_committed(appended.needed);
-        let waiting = Waiting { address, partition, appended, woken: Arc::default() };
+        let waiting = Waiting { address, replica, appended, woken: Arc::default() };
         waiting.woken.set();
         self.waiting.push(waiting);
     }
@@ -596,7 +586,7 @@ impl ClusterBroker {
         known: LeaderEpoch,
         offset: Offset,
     ) -> Result<Fetched, Refused> {
-        let partition = self.partition(partition).cloned().ok_or(Refused::Retriable)?;
+        let partition = self.partition(partition).cloned().ok_or(Refused::UnknownTopicId)?;
         let request = ReadRequest {
             known_epoch: Some(known),
             ..ReadRequest::at(offset, FETCH_BYTES_MAX, Isolation::Committed)
@@ -624,6 +614,7 @@ impl ClusterBroker {
             PartitionError::OutOfRange { log_start, offset, .. } if offset < log_start => {
                 Refused::OutOfRange { log_start: *log_start }
             }
+            PartitionError::Deleted => Refused::UnknownTopicId,
             _ => Refused::Retriable,
         }
     }
@@ -706,10 +697,9 @@ impl ClusterBroker {
         if !deleting.woken.take() {
             return self.deleting.push(deleting);
         }
-        let (replica, waker) = (self.partition(deleting.partition), deleting.woken.waker());
-        let Some(partition) = replica else { return };
+        let waker = deleting.woken.waker();
         let mut cx = Context::from_waker(&waker);
-        match partition.poll_deleted(&mut cx, deleting.start, &mut deleting.key) {
+        match deleting.replica.poll_deleted(&mut cx, deleting.start, &mut deleting.key) {
             Poll::Pending => self.deleting.push(deleting),
             Poll::Ready(Ok(_)) => {
                 self.outgoing.push(Outgoing::Deleted(deleting.partition, deleting.start));
@@ -720,16 +710,14 @@ impl ClusterBroker {
     }
 
     fn settle(&mut self, waiting: Waiting) {
-        let Waiting { address, partition, appended, ref woken } = waiting;
-        let Some(partition) = self.partition(partition).cloned() else {
-            return self.answer(address, Response::Produced(Err(Refused::Retriable)));
-        };
+        let Waiting { address, ref replica, appended, ref woken } = waiting;
         let produced = loop {
-            match partition.fate(appended.needed, appended.epoch) {
+            match replica.fate(appended.needed, appended.epoch) {
                 Fate::Committed => break Ok(appended.base_offset),
+                Fate::Ended(Status::Deleted) => break Err(Refused::UnknownTopicId),
                 Fate::Ended(_) => break Err(Refused::Retriable),
                 Fate::Undecided => {
-                    if partition.park(appended.needed, &woken.waker()).is_some() {
+                    if replica.park(appended.needed, &woken.waker()).is_some() {
                         return self.waiting.push(waiting);
                     }
                 }

@@ -1,6 +1,7 @@
 //! What clients have to do with a cluster: connections, whom they ask, and what they are told.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use model::{ErrorCode, LeaderEpoch, Timestamp};
 use partition::Acks;
@@ -48,8 +49,11 @@ impl Cluster {
         if self.sick.is_some() {
             self.end_late_request(client);
         }
-        if !self.wires[client].link.is_broken && !self.wires[client].is_abandoned {
+        let is_open = |wire: &Wire| !wire.link.is_broken && !wire.is_abandoned;
+        if is_open(&self.wires[client]) {
             self.ask_for_leaders(client);
+        }
+        if is_open(&self.wires[client]) {
             self.send_requests(client);
         }
         let after = if self.sick.is_some() { 30..60 } else { 1..25 };
@@ -100,13 +104,38 @@ impl Cluster {
         else {
             return;
         };
+        let topic = partitions_in(&broker.image);
+        let known = self.topic_of(client).start;
+        if topic.start > known {
+            return self.adopt_topic(client, topic);
+        }
+        // The broker may not have the deletion of an earlier topic yet.
+        let topic = if topic.start == known { topic } else { 0..0 };
         let leaders = &mut self.wires[client].leaders;
-        for at in partitions_in(&broker.image) {
+        for at in topic {
             let Some((leader, epoch)) = broker.leader_of(at) else { continue };
             if leaders.get(&at).is_none_or(|(_, known)| epoch >= *known) {
                 leaders.insert(at, (number_of(leader), epoch));
             }
         }
+    }
+
+    fn topic_of(&self, client: ClientId) -> &Range<PartitionId> {
+        match self.producers.get(client) {
+            Some(producer) => producer.topic(),
+            None => self.consumers[client - self.plan.producers].topic(),
+        }
+    }
+
+    /// A client learns that the topic was created again: of the deleted topic it expects nothing any more.
+    fn adopt_topic(&mut self, client: ClientId, topic: Range<PartitionId>) {
+        self.trace.note(self.now, format_args!("{client} learns of partitions {topic:?}"));
+        match self.producers.get_mut(client) {
+            Some(producer) => producer.use_topic(topic),
+            None => self.consumers[client - self.plan.producers].use_topic(topic),
+        }
+        self.wires[client].leaders.clear();
+        self.disconnect(client);
     }
 
     /// Where a client sends this, as far as it knows.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metadata::ClusterImage;
+use metadata::{ClusterImage, MetadataRecord};
 use node::Elections;
 
 use super::controller::{Ask, Controller, Entry, Told};
@@ -249,9 +249,13 @@ impl Cluster {
             if let Some(entry) = self.truth.committed(at, logged.term)? {
                 self.commit(&entry)?;
             }
-            let image = Arc::make_mut(&mut self.members[number].image);
+            let member = &mut self.members[number];
+            let image = Arc::make_mut(&mut member.image);
             for record in &*logged.records {
                 image.replay(record).expect("what is committed contradicts nothing");
+                if let MetadataRecord::TopicDeleted { topic_id } = record {
+                    member.deleted.insert(*topic_id);
+                }
             }
         }
         self.members[number].applied = committed;

@@ -10,7 +10,7 @@ use metadata::decide::{
     AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange, ConfigOperation,
     CreateCluster, CreateTopics, ElectByEnds, ElectLeaders, ElectLeaders2, ElectionKind,
     EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
-    RaiseMarks, RegisterBroker2, RelieveReplicas, UncleanElection,
+    RaiseMarks, RegisterBroker2, RelieveReplicas, TopicRef, UncleanElection,
 };
 use metadata::image::{BrokerImage, HIGHWATER_VERSION};
 use metadata::{
@@ -58,6 +58,8 @@ pub(crate) enum Ask {
     Configure(IncrementalAlterConfigs),
     /// A person wants a leader, whatever it lacks.
     Elect(ElectLeaders),
+    CreateTopic(NewTopic),
+    DeleteTopic(TopicRef),
     /// A broker has a sick disk.
     Relieve(RelieveReplicas),
 }
@@ -172,6 +174,13 @@ impl Controller {
             Ask::Elect(request) => {
                 self.wants_sweep = true;
                 (self.decide(now, &Request::ElectLeaders(request.clone())).0, Told::Nothing)
+            }
+            Ask::CreateTopic(topic) => {
+                let request = CreateTopics { topics: vec![topic.clone()], validate_only: false };
+                (self.decide(now, &Request::CreateTopics(request)).0, Told::Nothing)
+            }
+            Ask::DeleteTopic(topic) => {
+                (self.decide(now, &Request::DeleteTopics(vec![topic.clone()])).0, Told::Nothing)
             }
             Ask::Relieve(request) => match self.relieve(now, request) {
                 (entry, true) => (entry, Told::Relieved),

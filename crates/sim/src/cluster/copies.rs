@@ -13,6 +13,7 @@ use storage::disk::SimDisk;
 
 use super::deletions::Deletions;
 use super::elections::ENDS_WAIT_MS;
+use super::folders::MachineDisk;
 use super::member::directory_of;
 use super::plan::ClusterPlan;
 use super::topics::partition_of;
@@ -54,7 +55,7 @@ pub(super) struct Copies {
 /// The copy of a broker's directory, and what else is known of the directories of one machine.
 #[derive(Debug, Default)]
 pub(super) struct CopiedDirectory {
-    copy: Option<SimDisk>,
+    copy: Option<MachineDisk>,
     /// The directory was put back from a copy of the process that was registered last, and some replica that counts may lack acknowledged records.
     pub(super) is_stale: bool,
     /// The directory was put back from a copy, and its mark is not raised yet.

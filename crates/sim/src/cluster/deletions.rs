@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use model::Offset;
+use model::{Offset, Timestamp};
 use partition::{Partition, Status};
 
+use super::broker::is_fatal;
+use super::topics::partitions_in;
 use super::{Cluster, ClusterBroker, ClusterPlan, Event, Process, id_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
@@ -73,12 +75,18 @@ impl Cluster {
     pub(super) fn delete_records(&mut self) {
         self.schedule_deletion();
         let partitions = self.partitions();
+        if partitions.is_empty() {
+            return;
+        }
+        let first = partitions.start;
         let random = &mut self.deletions.random;
         let (at, number) = (random.usize(partitions), random.usize(0..self.members.len()));
         if self.now < self.members[number].paused_until {
             return;
         }
         let Some(broker) = &mut self.members[number].broker else { return };
+        // Of the topic that the broker knows, which may be a deleted one.
+        let at = partitions_in(&broker.image).start + at - first;
         let Some(replica) = broker.partition(at) else { return };
         if replica.status() != Status::Leading {
             return;
@@ -156,5 +164,42 @@ impl Cluster {
                 self.trace.note(self.now, format_args!("retention: {id} of {at} from {start}"));
             }
         }
+    }
+}
+
+impl ClusterBroker {
+    /// Makes log starts durable; later, if there is no room now.
+    pub(crate) fn commit_starts(&mut self) {
+        let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
+        let starts: Vec<Offset> = self.partitions.values().map(starts).collect();
+        match self.log_dir.store_offsets_of_replicas(&self.partitions) {
+            Ok(()) => self
+                .partitions
+                .values()
+                .zip(starts)
+                .for_each(|(partition, start)| partition.log_start_synced(start)),
+            Err(error) => {
+                self.is_failed |= error.is_fatal();
+                self.owes_starts = true;
+            }
+        }
+    }
+
+    /// Deletes segments that are past their retention; returns what logs start at then.
+    pub(crate) fn retain(&mut self, clock: Timestamp) -> Vec<(PartitionId, Offset)> {
+        let mut starts = Vec::new();
+        let is_in_reach = |(at, _): &(&PartitionId, _)| !self.out_of_reach.contains(at);
+        for (at, partition) in self.partitions.iter().filter(is_in_reach) {
+            let retained = partition.plan_retention(clock).and_then(|start| {
+                let Some(start) = start else { return Ok(()) };
+                starts.push((*at, start));
+                partition.maintain(|log, _| log.delete_records_before(start))?;
+                self.log_dir.store_offsets_of_replicas(&self.partitions)?;
+                partition.log_start_synced(start);
+                partition.retain_from(start).map(drop)
+            });
+            self.is_failed |= retained.is_err_and(|error| is_fatal(&error));
+        }
+        starts
     }
 }

@@ -71,7 +71,11 @@ impl Cluster {
         if self.plan.version < 2 && self.members.iter().any(|member| member.has_lost) {
             return;
         }
-        let at = self.random.usize(self.partitions());
+        let partitions = self.partitions();
+        if partitions.is_empty() {
+            return;
+        }
+        let at = self.random.usize(partitions);
         let other = self.random.usize(0..self.members.len());
         let many = if self.random.bool() { &[broker, other][..] } else { &[broker][..] };
         for broker in many {
@@ -81,6 +85,9 @@ impl Cluster {
             let has_replica = self.state_of(at).is_some_and(is_assigned);
             let Some(running) = self.running(process).filter(|_| has_replica) else { continue };
             running.fail(at);
+            if !running.out_of_reach.contains(&at) {
+                continue;
+            }
             self.members[*broker].may_give_up = true;
             self.trace.note(self.now, format_args!("{process:?}: the disk of {at} fails"));
             let after = self.random.i64(100..1_500);
@@ -187,7 +194,10 @@ impl Cluster {
         let counts =
             |at: &usize| self.state_of(*at).is_some_and(|state| state.is_complete(id_of(broker)));
         let counted = self.partitions().find(counts);
-        let folder = counted.unwrap_or_else(|| self.random.usize(self.partitions()));
+        let folder = match self.partitions() {
+            none if none.is_empty() => 0,
+            partitions => counted.unwrap_or_else(|| self.random.usize(partitions)),
+        };
         let ran = self.members[broker].broker.is_some();
         let copy = self.members[broker].copy.clone();
         match (kind, copy) {

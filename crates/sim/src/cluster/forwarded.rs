@@ -2,7 +2,7 @@
 //! `metadata::Request::to_bytes`): a field that is dropped, cut off or defaulted there is missing here too.
 
 use metadata::decide::{
-    RegisterBroker2, RegisterBroker3, RegisterBroker4, software_of_this_release,
+    CreateTopics, RegisterBroker2, RegisterBroker3, RegisterBroker4, software_of_this_release,
 };
 use metadata::{Request, Response};
 use model::BrokerId;
@@ -39,6 +39,10 @@ impl Forwarded {
             Ask::AlterIsr(request) => Request::AlterPartition(request),
             Ask::Configure(request) => Request::IncrementalAlterConfigs(request),
             Ask::Elect(request) => Request::ElectLeaders(request),
+            Ask::CreateTopic(topic) => {
+                Request::CreateTopics(CreateTopics { topics: vec![topic], validate_only: false })
+            }
+            Ask::DeleteTopic(topic) => Request::DeleteTopics(vec![topic]),
             Ask::Relieve(request) => Request::RelieveReplicas(request),
         };
         Forwarded::Request(request.to_bytes())
@@ -64,6 +68,12 @@ impl Forwarded {
             Request::IncrementalAlterConfigs(request) => Ask::Configure(request),
             Request::ElectLeaders(request) => Ask::Elect(request),
             Request::RelieveReplicas(request) => Ask::Relieve(request),
+            Request::CreateTopics(CreateTopics { mut topics, .. }) if topics.len() == 1 => {
+                Ask::CreateTopic(topics.remove(0))
+            }
+            Request::DeleteTopics(mut topics) if topics.len() == 1 => {
+                Ask::DeleteTopic(topics.remove(0))
+            }
             other => return Err(format!("no broker asks for {other:?}")),
         })
     }

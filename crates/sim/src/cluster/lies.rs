@@ -27,12 +27,13 @@ pub(super) struct Lies {
 }
 
 impl Lies {
-    pub(super) fn new(seed: u64, plan: &ClusterPlan) -> Lies {
+    pub(super) fn new(seed: u64, plan: &ClusterPlan, recreates: bool) -> Lies {
         let mut random = Rng::with_seed(seed ^ OWN_NUMBERS);
         let every_ms = [0, 200, 600][random.usize(0..3)];
         // Under `page-cache` nothing is synced before it is acknowledged. And a replica that is set aside is lost: where that
         // may be, two are asked for, and the controller knows which are complete.
-        let costs = plan.losses_per_mille > 0 && plan.durability == Durability::Fsync;
+        // And a name that is not durable may be that of a deleted topic's folder again.
+        let costs = plan.losses_per_mille > 0 && plan.durability == Durability::Fsync && !recreates;
         Lies { random, every_ms: if costs { every_ms } else { 0 } }
     }
 }

@@ -1,6 +1,6 @@
 //! A machine of the cluster and its broker's life: started, registered, ready to serve, stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use metadata::ClusterImage;
@@ -8,24 +8,26 @@ use metadata::decide::{
     BrokerRef, EmptyReplicas2, GiveUpReplicas, KnownDirectories, KnownDirectory, RegisterBroker,
     RegisterBroker2,
 };
-use model::{BrokerEpoch, BrokerId, Timestamp, Uuid};
+use model::{BrokerEpoch, BrokerId, Timestamp, TopicId, Uuid};
 use node::Key;
 use partition::Urgency;
-use storage::disk::SimDisk;
 
 use super::CopiedDirectory;
 use super::broker::ClusterBroker;
 use super::clocks::Clocks;
 use super::control::Active;
 use super::controller::{Ask, Told};
+use super::folders::MachineDisk;
 use super::quorum;
 use super::sick::SickEvent;
-use super::topics::key_of;
+use super::topics::{TopicIncarnation, key_of, partitions_in};
 use super::{Cluster, Event, Process, TICK_MS, id_of};
 use crate::controller::CLUSTER_ID;
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::machine::Stop;
+use crate::message::PartitionId;
+use crate::plan::PARTITIONS;
 use crate::start;
 
 /// How long a broker that is about to stop waits for others to lead in its place.
@@ -34,11 +36,11 @@ const SHUTDOWN_MS: i64 = 400;
 /// A machine and its broker's process, if one runs.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) disk: SimDisk,
+    pub(super) disk: MachineDisk,
     /// How many disks it had before this one.
     pub(super) disks: u64,
     /// What this disk held after an earlier clean stop.
-    pub(super) copy: Option<SimDisk>,
+    pub(super) copy: Option<MachineDisk>,
     pub(super) copied: CopiedDirectory,
     /// No process was ever started on this disk.
     is_new: bool,
@@ -60,6 +62,8 @@ pub(super) struct Member {
     /// What the committed entries say, and how many there are.
     pub(super) image: Arc<ClusterImage>,
     pub(super) applied: usize,
+    /// Topics whose deletion is among these entries. There are no snapshots: each process applies the whole log.
+    pub(super) deleted: BTreeSet<TopicId>,
     pub(super) clocks: Clocks,
     /// No process starts before.
     pub(super) away_until: Timestamp,
@@ -77,10 +81,8 @@ pub(super) struct Member {
 impl Member {
     /// A machine with an empty log directory.
     pub(super) fn new(node: quorum::Node) -> Member {
-        let disk = SimDisk::new();
-        start::format(&disk);
         Member {
-            disk,
+            disk: MachineDisk::new(),
             disks: 0,
             copy: None,
             copied: CopiedDirectory::default(),
@@ -95,6 +97,7 @@ impl Member {
             active: None,
             image: Arc::default(),
             applied: 0,
+            deleted: BTreeSet::new(),
             clocks: Clocks::default(),
             away_until: Timestamp(0),
             paused_until: Timestamp(0),
@@ -107,8 +110,7 @@ impl Member {
 
     /// Another disk in the place of the one that it had.
     pub(super) fn replace_disk(&mut self) {
-        self.disk = SimDisk::new();
-        start::format(&self.disk);
+        self.disk = MachineDisk::new();
         self.disks += 1;
         self.copy = None;
         self.copied = CopiedDirectory::default();
@@ -174,8 +176,13 @@ impl Cluster {
         let member = &mut self.members[broker];
         let lied = std::mem::take(&mut member.lied);
         let retention_bytes = self.deletions.retention_bytes;
-        let (disk, id) = (&member.disk, id_of(broker));
-        let opened = ClusterBroker::open(disk, id, &self.plan, retention_bytes, clock, lied);
+        let at_first = match (member.is_new, member.incarnation) {
+            (true, 0) => TopicIncarnation::FIRST.partitions(PARTITIONS),
+            (true, _) => partitions_in(&member.image),
+            (false, _) => 0..0,
+        };
+        let (disk, id, plan) = (&member.disk, id_of(broker), &self.plan);
+        let opened = ClusterBroker::open(disk, id, at_first, plan, retention_bytes, clock, lied);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.
@@ -314,7 +321,10 @@ impl Cluster {
         let member = &mut self.members[broker];
         let running = member.broker.take();
         member.active = None;
-        let unreported = running.as_ref().map_or(Vec::new(), |broker| broker.made_anew.clone());
+        let is_open = |broker: &ClusterBroker, at: &PartitionId| broker.partition(*at).is_some();
+        let unreported: Vec<PartitionId> = running.as_ref().map_or(Vec::new(), |broker| {
+            broker.made_anew.iter().copied().filter(|at| is_open(broker, at)).collect()
+        });
         match (how, running) {
             (Stop::Clean, Some(running)) if running.out_of_reach.is_empty() => {
                 running.stop_cleanly().expect("a healthy disk lets a broker stop");

@@ -19,6 +19,7 @@ mod elections;
 mod faults;
 mod fetches;
 mod fills;
+mod folders;
 mod forwarded;
 mod lies;
 mod member;
@@ -27,6 +28,8 @@ mod operator;
 mod outages;
 mod plan;
 mod quorum;
+mod recreations;
+mod replicas;
 mod rest;
 mod sick;
 mod syncing;
@@ -38,7 +41,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
-use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr, NewTopic};
+use metadata::decide::{AlterPartition, BrokerRef, KnownDirectories, NewIsr};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
 use node::Key;
 use partition::{IsrAnswer, Urgency};
@@ -51,7 +54,6 @@ use crate::message::{ClientId, PartitionId, Request, Response};
 use crate::network::Address;
 use crate::plan::PARTITIONS;
 use crate::producer::Producer;
-use crate::start::TOPIC;
 use crate::syncs;
 use crate::trace::Trace;
 use crate::world::Outcome;
@@ -71,6 +73,7 @@ use network::{Body, Cuts};
 use operator::Operator;
 use outages::{OutageStep, Outages};
 pub use plan::ClusterPlan;
+use recreations::Recreations;
 use sick::{Sick, SickEvent};
 use topics::TopicIncarnation;
 pub(crate) use topics::{checkpoint_name_of, key_of, name_of};
@@ -117,6 +120,10 @@ enum Event {
     StoreMark(Process, u64),
     /// A client deletes records.
     Delete,
+    /// A client deletes the topic, or creates it again.
+    ChangeTopic,
+    /// A request about the topic arrives at the controller.
+    AskTopic(Process, Forwarded),
     /// The journal has the log starts.
     CommitStarts(Process),
     /// A disk begins to lie about its syncs.
@@ -207,6 +214,7 @@ pub struct Cluster {
     deletions: Deletions,
     copies: Copies,
     outages: Outages,
+    recreations: Recreations,
     operator: Operator,
     /// Present in a run with a lasting fault.
     sick: Option<Sick>,
@@ -252,6 +260,7 @@ impl Cluster {
         cluster.fills = Fills::none();
         cluster.deletions = Deletions::none();
         cluster.copies = Copies::none();
+        cluster.recreations = Recreations::none();
         cluster
     }
 
@@ -267,6 +276,11 @@ impl Cluster {
         let deletions = match outages.is_any() {
             true => Deletions::none(),
             false => Deletions::new(seed, &plan),
+        };
+        // Outages of all brokers are in runs of their own.
+        let recreations = match outages.is_any() {
+            true => Recreations::none(),
+            false => Recreations::new(seed),
         };
         let now = Timestamp(0);
         let batches = crate::Plan::of_batches(plan.batches);
@@ -294,11 +308,12 @@ impl Cluster {
             history,
             random,
             clock_faults: ClockFaults::new(seed),
-            lies: Lies::new(seed, &plan),
+            lies: Lies::new(seed, &plan, recreations.is_any()),
             fills: Fills::new(seed),
             copies: Copies::new(seed, &plan, &deletions),
             outages,
             deletions,
+            recreations,
             operator,
             sick,
             plan,
@@ -317,19 +332,7 @@ impl Cluster {
             founding.push(controller.ask(self.now, &Ask::Register(request, None)).0);
             self.schedule(1, Event::Start(broker));
         }
-        let configs = [
-            (controller::MIN_INSYNC, self.plan.min_insync.to_string()),
-            ("durability", self.plan.durability.name().to_owned()),
-            ("unclean.leader.election.enable", self.plan.unclean.to_string()),
-        ];
-        let topic = NewTopic {
-            name: TOPIC.to_owned(),
-            id: TopicIncarnation::FIRST.topic_id(),
-            partitions: PARTITIONS as i32,
-            replication_factor: self.plan.replicas,
-            configs: configs.map(|(key, value)| (key.to_owned(), Some(value))).to_vec(),
-            ..NewTopic::default()
-        };
+        let topic = self.new_topic(TopicIncarnation::FIRST, PARTITIONS);
         founding.push(controller.create_topic(self.now, topic));
         let founding: Vec<_> = (0..)
             .zip(founding)
@@ -359,6 +362,7 @@ impl Cluster {
         self.schedule_deletion();
         self.schedule_copy();
         self.schedule_outage();
+        self.schedule_topic_change();
         self.schedule_sickness();
         Ok(())
     }
@@ -446,6 +450,8 @@ impl Cluster {
                 self.decide_operator_request(controller, number);
             }
             Event::Delete => self.delete_records(),
+            Event::ChangeTopic => self.change_topic(),
+            Event::AskTopic(process, forwarded) => self.forward_topic_request(process, forwarded),
             Event::CommitStarts(process) => self.commit_starts(process),
             Event::Lie => self.lie(),
             Event::FoundOut(process) => self.find_out(process),
@@ -492,9 +498,10 @@ impl Cluster {
     fn apply(&mut self, process: Process) {
         let member = &self.members[process.broker];
         let (image, count) = (Arc::clone(&member.image), member.applied);
+        let deleted = member.deleted.clone();
         let (now, clock) = (self.moment_of(process.broker), self.wall_of(process.broker));
         if let Some(broker) = self.running(process) {
-            broker.apply(&image, now, clock);
+            broker.apply(&image, &deleted, now, clock);
             broker.acted_upon(count);
             self.settle_mark(process);
         }

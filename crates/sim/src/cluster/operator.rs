@@ -101,7 +101,8 @@ impl Cluster {
             let replica = broker.and_then(|broker| broker.partition(at));
             replica.is_some_and(|replica| replica.refused_truncation().is_some())
         };
-        if !self.members.iter().any(refuses) && !self.is_lost_partition(at) {
+        let is_waited_for = self.members.iter().any(refuses) || self.is_lost_partition(at);
+        if self.state_of(at).is_none() || !is_waited_for {
             return;
         }
         let asker = (0..self.members.len()).find(|number| self.members[*number].broker.is_some());

@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use fastrand::Rng;
 use model::{BrokerId, Durability};
-use storage::disk::SimDisk;
 
 use super::elections::ENDS_WAIT_MS;
+use super::folders::MachineDisk;
 use super::member::directory_of;
 use super::plan::ClusterPlan;
 use super::{Cluster, Event, VOTERS, id_of, number_of};
@@ -61,7 +61,7 @@ struct DiskCopy {
     broker: usize,
     /// Number of the disk that was copied.
     disks: u64,
-    disk: SimDisk,
+    disk: MachineDisk,
 }
 
 /// The outage of a run, and the random numbers for it: none is taken from those that the rest of a run is made of.

@@ -1,8 +1,11 @@
 //! Whether a cluster has come to rest, and whether everything is there then.
 
+use std::collections::BTreeSet;
+
 use metadata::PartitionImage;
 use model::{BrokerId, Offset, Timestamp};
 
+use super::topics::{key_of, name_of, partitions_in};
 use super::{Cluster, number_of};
 use crate::consumer::decode;
 use crate::history::Broken;
@@ -45,7 +48,9 @@ impl Cluster {
         let has_read = |(i, consumer): (usize, &crate::consumer::Consumer), at, end| {
             is_abandoned(self.plan.producers + i) || consumer.has_reached(at, end)
         };
-        self.members.iter().all(serves)
+        !self.partitions().is_empty()
+            && self.members.iter().all(serves)
+            && self.have_settled()
             && (0..self.producers.len()).all(|id| is_abandoned(id) || self.producers[id].is_done())
             && self.partitions().all(|at| {
                 let Some(state) = self.state_of(at) else { return false };
@@ -63,6 +68,29 @@ impl Cluster {
                 ends.iter().all(|end| Some(*end) == committed)
                     && self.consumers.iter().enumerate().all(|one| has_read(one, at, ends[0]))
             })
+    }
+
+    /// All brokers act upon the same topic, and no folder of a deleted one is on its way out.
+    fn have_settled(&self) -> bool {
+        let mut brokers = self.members.iter().filter_map(|member| member.broker.as_ref());
+        brokers.all(|it| partitions_in(&it.image) == self.partitions() && it.folders.is_settled())
+    }
+
+    /// No folder of a deleted topic is left where the metadata proves the deletion.
+    fn check_folders(&self) -> Result<(), Broken> {
+        let names: BTreeSet<String> = self.partitions().map(|at| name_of(at).to_string()).collect();
+        for broker in self.members.iter().filter_map(|member| member.broker.as_ref()) {
+            let folders = &broker.folders;
+            let is_left = |at: &PartitionId| !self.partitions().contains(at);
+            let left =
+                folders.live().into_iter().find(is_left).map(|at| format!("{:?}", key_of(at)));
+            let left = left.or_else(|| folders.names().into_iter().find(|it| !names.contains(it)));
+            if let Some(left) = left {
+                let what = format!("{} keeps {left} of a deleted topic", broker.id);
+                return Err((Invariant::DeletedTopicsLeaveNothing, what));
+            }
+        }
+        Ok(())
     }
 
     /// No deletion is under way, and every follower has deleted the records that its leader has deleted. A follower may
@@ -86,6 +114,7 @@ impl Cluster {
 
     /// Every acknowledged record is there, and all replicas have the same bytes (R2).
     pub(super) fn final_scan(&mut self) -> Result<(), Broken> {
+        self.check_folders()?;
         for at in self.partitions() {
             let state = self.state_of(at).expect("the topic is there").clone();
             let broker = |id: &BrokerId| {

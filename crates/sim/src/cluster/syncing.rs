@@ -49,6 +49,7 @@ impl ClusterBroker {
         let _ = self.log_dir.store_bounds(&self.partitions);
         let stored = self.log_dir.store_offsets_of_replicas(&self.partitions);
         self.is_failed |= stored.is_err_and(|error| error.is_fatal());
+        self.folders.empty_trash();
     }
 
     /// Checks that a truncation keeps the records that an earlier process knew to be committed, unless an unclean election

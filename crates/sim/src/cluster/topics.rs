@@ -18,6 +18,9 @@ const PARTITION_IDS: usize = 4;
 /// The byte that the topic id of the first incarnation consists of.
 const FIRST_ID: u8 = 9;
 
+/// Number of the last incarnation that a run may have.
+const INCARNATION_MAX: usize = 200;
+
 /// One creation of the topic, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TopicIncarnation(usize);
@@ -25,6 +28,11 @@ pub(crate) struct TopicIncarnation(usize);
 impl TopicIncarnation {
     /// The incarnation with which the cluster is founded.
     pub(crate) const FIRST: TopicIncarnation = TopicIncarnation(0);
+
+    /// The incarnation behind this one; `None` behind the last one of a run.
+    pub(crate) fn next(self) -> Option<TopicIncarnation> {
+        (self.0 < INCARNATION_MAX).then_some(TopicIncarnation(self.0 + 1))
+    }
 
     /// The topic id of the incarnation.
     pub(crate) fn topic_id(self) -> TopicId {

@@ -251,7 +251,12 @@ impl Cluster {
                 named == key_of(at) && unclean.leader_epoch == new.leader_epoch
             });
             let by_operator = entry.by_operator.as_ref();
-            if !is_counted || !(self.plan.unclean || is_last || by_operator.is_some()) {
+            // A person elects one of several replicas that no broker had made when all of them ended.
+            let is_empty = self.history.acked_end(at) == Offset(0)
+                && old.last_known_leader == BrokerId::NONE
+                && !old.replicas.iter().any(|id| old.is_complete(*id));
+            let is_wanted = by_operator.is_some() || is_empty;
+            if !is_counted || !(self.plan.unclean || is_last || is_wanted) {
                 let what = format!("{leader} leads {at} after {old:?}");
                 return Err((Invariant::LeaderIsComplete, what));
             }
@@ -337,7 +342,9 @@ impl Cluster {
                     continue;
                 }
                 let from = std::mem::replace(looked, log_end);
-                for batch in Batches::new(&broker.log_bytes(at, from)) {
+                let bytes = broker.log_bytes(at, from);
+                self.recreations.check_apart(at, &bytes, &self.history)?;
+                for batch in Batches::new(&bytes) {
                     let (header, _) = batch.expect("logs have whole batches");
                     self.truth.saw(at, &header)?;
                 }
