@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinSet;
 use wire::{ApiKey, MetadataRequest, MetadataResponse};
 
 const MIB: usize = 1 << 20;
@@ -73,14 +74,16 @@ async fn unread_answers_of_one_address_are_bounded_and_leave_room_to_another_one
     let config = ProxyConfig { memory_bytes_max: max, ..ProxyConfig::new(&server.address) };
     let proxy = Proxy::start(config).await.unwrap();
     let memory = proxy.memory();
-    let mut hog = Vec::new();
+    let mut hog = JoinSet::new();
     for _ in 0..60 {
         let mut client = Raw::connect(proxy.bootstrap()).await;
-        for id in 0..20 {
-            // Others of the same address may have taken its memory already.
-            let _ = client.0.write_all(&echo(id, 400_000)).await;
-        }
-        hog.push(client);
+        hog.spawn(async move {
+            for id in 0..20 {
+                // It waits when the proxy has no memory, and fails when others of its address need what it holds.
+                let _ = client.0.write_all(&echo(id, 400_000)).await;
+            }
+            std::future::pending::<()>().await;
+        });
     }
     // What the proxy holds is all that it may, but for one piece of each connection.
     while memory.used_bytes() < max - MIB {
