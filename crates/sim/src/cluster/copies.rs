@@ -134,6 +134,7 @@ impl Cluster {
                 && read_mark(&copy) >= recorded;
             self.trace.note(self.now, format_args!("{broker}: a copy is put back"));
             self.stop(broker, Stop::Kill);
+            self.truth.with_copies.extend(self.partitions());
             let member = &mut self.members[broker];
             member.disk = copy;
             (member.has_lost, member.copied.is_stale) = (true, is_alike);

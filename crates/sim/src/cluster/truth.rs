@@ -35,6 +35,9 @@ pub(super) struct Truth {
     looked: BTreeMap<(usize, PartitionId), Offset>,
     /// An unclean election was allowed and happened, or power failed behind a disk that lied: what was acknowledged may be gone.
     pub(super) forgiven: BTreeSet<PartitionId>,
+    /// Partitions that had a replica on a disk that was put back from a copy. Records behind the copy's end may be committed
+    /// although no client has heard so: a replica with them may refuse to truncate.
+    pub(super) with_copies: BTreeSet<PartitionId>,
     /// When ISRs were last changed without an election.
     isr_changes: BTreeMap<PartitionId, VecDeque<Timestamp>>,
     /// Replicas that left ISR and ELR because their brokers said that they are out of reach, with the registrations in which
@@ -49,6 +52,11 @@ pub(super) struct Truth {
 }
 
 impl Truth {
+    /// Whether replicas of the partition may truncate committed records, or refuse to, although no acknowledged record is gone.
+    pub(super) fn may_cut(&self, at: PartitionId) -> bool {
+        self.forgiven.contains(&at) || self.with_copies.contains(&at)
+    }
+
     /// Its logs will be looked at from their beginning.
     pub(super) fn forget_logs_of(&mut self, broker: usize) {
         self.looked.retain(|(of, _), _| *of != broker);
