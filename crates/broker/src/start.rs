@@ -645,6 +645,7 @@ pub fn controller_settings(config: &BrokerConfig) -> ControllerSettings {
     ControllerSettings {
         partitions_default: config.topics.partitions,
         replication_factor_default: config.topics.replication_factor,
+        producer_ids_from: 0,
         static_configs: agreed_values(config),
     }
 }

@@ -158,12 +158,38 @@ pub async fn regenerate(
 ) -> Result<Regeneration, RegenerateError> {
     let (dir, lot) = (metadata_dir.join(METADATA_DIR), fastrand::u32(1..));
     let made = quorum::regenerate(disk, &dir, cluster_id, node, lot, voters).await?;
-    let config = QuorumConfig::new(node, cluster_id, dir);
+    let mut config = QuorumConfig::new(node, cluster_id, dir);
+    config.controller.producer_ids_from = i64::from(made.generation) * PRODUCER_IDS_OF_A_GENERATION;
     let quorum = Quorum::start(config, Arc::clone(disk), Arc::new(NoTransport)).await?;
-    let fenced = fence_all(&quorum).await;
+    let prepared = prepare(&quorum).await;
     quorum.stop().await?;
-    fenced?;
+    prepared?;
     Ok(made)
+}
+
+/// Producer ids of one generation of the quorum, far more than any quorum allocates. The survivor does not know the blocks
+/// that the lost majority allocated, and a broker takes the batches of an id that is allocated twice for repetitions: it
+/// acknowledges them and writes nothing.
+const PRODUCER_IDS_OF_A_GENERATION: i64 = 1 << 48;
+
+async fn prepare(quorum: &Quorum) -> Result<(), QuorumError> {
+    skip_producer_ids(quorum).await?;
+    fence_all(quorum).await
+}
+
+/// Allocates a block of the generation, which nothing uses: all later blocks are behind it.
+async fn skip_producer_ids(quorum: &Quorum) -> Result<(), QuorumError> {
+    // Without a broker no block was ever allocated.
+    let known =
+        quorum.image().brokers().next().map(|it| BrokerRef { broker: it.id, epoch: it.epoch });
+    let Some(known) = known else { return Ok(()) };
+    match quorum.propose(Request::AllocateProducerIds(known)).await? {
+        Response::AllocateProducerIds(Ok(_)) => Ok(()),
+        Response::AllocateProducerIds(Err(refusal)) => {
+            Err(QuorumError::Stopped(format!("no producer ids: {}", refusal.message)))
+        }
+        other => unreachable!("the answer to another request: {other:?}"),
+    }
 }
 
 async fn fence_all(quorum: &Quorum) -> Result<(), QuorumError> {

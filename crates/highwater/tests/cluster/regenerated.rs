@@ -6,6 +6,22 @@ use super::lost_disks::{Started, copy, take_away, wait_for_all_votes};
 use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
 use super::*;
 
+/// The greatest first producer id of a block in the metadata log of a broker's folder.
+fn greatest_producer_block(broker: &Broker) -> i64 {
+    let folder = Path::new(&broker.folder).join("__cluster_metadata-0");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|it| it == "log"));
+    let text: String =
+        logs.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()).collect();
+    let blocks = text.split(r#""producer-ids-allocated":"#).skip(1);
+    let first = |block: &str| -> i64 {
+        let (_, number) = block.split_once(r#""first":"#).unwrap();
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    };
+    blocks.map(first).max().unwrap()
+}
+
 fn regenerate(folder: &str, more: &[&str]) -> Output {
     let mut command = Command::new(HIGHWATER);
     command
@@ -53,6 +69,8 @@ fn a_survivor_makes_a_new_quorum_and_refuses_the_old_one() {
     wait_for_all_in_sync(&bootstrap, "kept");
     assert_eq!(kept(&bootstrap), (0..300).collect(), "{}", third.said());
     all_acknowledged(produce(&bootstrap, 300..400));
+    // The lost majority may have allocated blocks that the survivor does not know.
+    assert!(greatest_producer_block(&brokers[2]) > 1 << 48);
 
     // A voter of the lost quorum comes back with its disk.
     drop(second);

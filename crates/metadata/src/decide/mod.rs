@@ -48,6 +48,8 @@ pub struct ControllerSettings {
     pub partitions_default: i32,
     /// `default.replication.factor`: replicas of a topic that asks for -1.
     pub replication_factor_default: i16,
+    /// Least producer id of a new block.
+    pub producer_ids_from: i64,
     /// Broker-level values from the configuration file, by broker key.
     pub static_configs: StaticConfigs,
 }
@@ -57,6 +59,7 @@ impl Default for ControllerSettings {
         ControllerSettings {
             partitions_default: 1,
             replication_factor_default: 1,
+            producer_ids_from: 0,
             static_configs: StaticConfigs::default(),
         }
     }
@@ -146,7 +149,7 @@ impl Draft {
                 Response::AlterConfigs(self.incremental_alter_configs(settings, request))
             }
             Request::AllocateProducerIds(request) => {
-                Response::AllocateProducerIds(self.allocate_producer_ids(request))
+                Response::AllocateProducerIds(self.allocate_producer_ids(settings, request))
             }
             Request::RegisterBroker(request) => {
                 Response::RegisterBroker(self.register_broker(settings, &Registration::of(request)))
