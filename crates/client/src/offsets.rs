@@ -152,7 +152,7 @@ async fn list_once(
     result
 }
 
-/// Asks this leader once for an offset of each of these partitions. One result for each.
+/// Requests an offset of each of these partitions from their leader, once. One result for each.
 pub(crate) async fn list_at_leader(
     cluster: &Cluster,
     leader: i32,

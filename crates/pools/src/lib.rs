@@ -1,7 +1,7 @@
 //! Bounded memory and places that clients share, with a share for each address or user.
 //!
 //! A share binds only while a pool is contended: an owner that is alone may use all of a pool. [`SharedPool`] counts
-//! bytes of content whose holder decides what is taken back (decision 0065). [`LeasePool`] lends bytes or places to
+//! bytes of content, and leaves the choice of removals to its holder (decision 0065). [`LeasePool`] lends bytes or places to
 //! holders, and takes them back by itself: from the owner that uses the most, and there from the holder that made no
 //! progress for the longest time (decision 0069). No type here reads a clock or waits.
 

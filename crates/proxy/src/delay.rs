@@ -79,7 +79,7 @@ impl DelayLine {
         self.pieces.push_back(Piece { due, bytes: piece, kept_bytes });
     }
 
-    /// Memory of what is on its way, in bytes, once it is [compact](DelayLine::compact).
+    /// Memory of the delayed pieces in bytes, once the line is [compact](DelayLine::compact).
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }

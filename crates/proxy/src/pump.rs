@@ -131,7 +131,7 @@ pub struct Pump<'a, R> {
     closing: Option<watch::Receiver<bool>>,
     alarm: Alarm,
     memory: PumpMemory<'a>,
-    /// How long a client may send nothing of what it owes.
+    /// Longest silence of a client within a request.
     silence_max: Duration,
     /// Since when the pump waits for it.
     silent_since: Option<Instant>,
@@ -259,7 +259,7 @@ impl<'a, R: Relay> Pump<'a, R> {
         self.tolls.quantum_bytes.unwrap_or(READ_BYTES_MAX).min(self.read_bytes)
     }
 
-    /// Bytes that the buffer must have room for, beside what is in it: the rest of a frame that is held, at once.
+    /// Free bytes that the next read needs in the buffer: of a held frame, all of its rest.
     fn growth(&self) -> usize {
         self.helping().max(self.relay.held_frame_bytes().saturating_sub(self.incoming.len()))
     }
@@ -269,8 +269,8 @@ impl<'a, R: Relay> Pump<'a, R> {
         self.buffer_bytes + self.line.kept_bytes() + self.relay.kept_bytes()
     }
 
-    /// Charges what the next read may take, and what becomes of a frame that is held. False if there is no room: then
-    /// slower connections are closed.
+    /// Charges the bytes of the next read and of the rewritten form of a held frame. False if there is no room: slower
+    /// connections are closed then.
     fn has_memory(&mut self, now: Instant) -> bool {
         let buffer_bytes = self.buffer_bytes.max(self.incoming.len() + self.growth());
         let rewritten = 2 * self.relay.held_frame_bytes();
@@ -282,7 +282,7 @@ impl<'a, R: Relay> Pump<'a, R> {
         has
     }
 
-    /// Copies what keeps more than its size alive, and charges what is kept now.
+    /// Copies pieces that keep larger buffers alive, and charges the kept bytes.
     fn settle(&mut self) {
         if !self.line.is_empty() {
             self.line.compact(self.buffer_bytes);

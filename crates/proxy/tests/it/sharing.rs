@@ -79,13 +79,13 @@ async fn unread_answers_of_one_address_are_bounded_and_leave_room_to_another_one
         let mut client = Raw::connect(proxy.bootstrap()).await;
         hog.spawn(async move {
             for id in 0..20 {
-                // It waits when the proxy has no memory, and fails when others of its address need what it holds.
+                // The write waits while the proxy has no memory, and fails when its connection is revoked.
                 let _ = client.0.write_all(&echo(id, 400_000)).await;
             }
             std::future::pending::<()>().await;
         });
     }
-    // What the proxy holds is all that it may, but for one piece of each connection.
+    // The proxy holds its whole bound, less one piece of each connection.
     while memory.used_bytes() < max - MIB {
         assert!(memory.used_bytes() <= max + MIB);
         tokio::task::yield_now().await;

@@ -93,7 +93,7 @@ impl Cluster {
         self.outages.are_all_copies() && self.state_of(at).is_some_and(is_lost)
     }
 
-    /// A person asks for an unclean election of such a partition, until that has helped.
+    /// An operator requests an unclean election of such a partition, until one has succeeded.
     pub(super) fn operate(&mut self, at: PartitionId) {
         self.operator.looks.remove(&at);
         let refuses = |member: &super::Member| {

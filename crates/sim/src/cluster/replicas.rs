@@ -100,7 +100,7 @@ impl ClusterBroker {
     }
 }
 
-/// Whether a replica counts that its broker has to make anew. Below `highwater.version` 1 the last member of an ISR stays in it
+/// Whether a replica counts that its broker must create again. Below `highwater.version` 1 the last member of an ISR stays in it
 /// although it reported that it is empty: then nothing was acknowledged without it.
 pub(super) fn counts(image: &ClusterImage, state: &PartitionImage, me: BrokerId) -> bool {
     let is_last = !image.has_eligible_replicas() && state.isr == [me];
