@@ -107,9 +107,15 @@ impl Cluster {
         let (entry, told) = active.controller.ask(now, ask);
         let is_taken = matches!(told, Told::Registered(_));
         let counts = active.controller.counts(id_of(process.broker));
+        let (is_put_back, own_mark) = {
+            let copied = &self.members[process.broker].copied;
+            (copied.is_put_back, copied.mark.reported())
+        };
+        // A request that was sent before the process raised the mark of its directory may arrive at a second controller.
+        let is_late = matches!(ask, Ask::Register(_, Some(marks)) if marks.iter().any(|mark| *mark < own_mark));
         let what = match () {
             () if is_taken && is_copy && counts => Some("was put back from a copy, and counts"),
-            () if is_taken && is_behind && !self.members[process.broker].copied.is_put_back => {
+            () if is_taken && is_behind && !is_put_back && !is_late => {
                 Some("has its own disk, and is taken for a copy")
             }
             () => None,

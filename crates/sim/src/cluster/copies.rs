@@ -58,6 +58,8 @@ pub(super) struct CopiedDirectory {
     copy: Option<MachineDisk>,
     /// The directory was put back from a copy of the process that was registered last, and some replica that counts may lack acknowledged records.
     pub(super) is_stale: bool,
+    /// The directory was put back from a copy that the controller cannot recognise. Stays when the replicas have caught up.
+    pub(super) is_from_copy: bool,
     /// The directory was put back from a copy, and its mark is not raised yet.
     pub(super) is_put_back: bool,
     /// The mark of the directory, as the present process has it.
@@ -134,11 +136,11 @@ impl Cluster {
                 && read_mark(&copy) >= recorded;
             self.trace.note(self.now, format_args!("{broker}: a copy is put back"));
             self.stop(broker, Stop::Kill);
-            self.truth.with_copies.extend(self.partitions());
             let member = &mut self.members[broker];
             member.disk = copy;
             (member.has_lost, member.copied.is_stale) = (true, is_alike);
             member.copied.is_put_back = true;
+            member.copied.is_from_copy = is_alike;
             if self.copies.random.u8(0..TOTAL_OUTAGES) == 0 {
                 (0..self.members.len()).for_each(|other| self.stop(other, Stop::Kill));
             }

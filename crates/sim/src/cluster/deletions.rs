@@ -168,7 +168,7 @@ impl Cluster {
 }
 
 impl ClusterBroker {
-    /// Makes log starts durable; later, if there is no room now.
+    /// Makes log starts durable. On a full disk it tries again later.
     pub(crate) fn commit_starts(&mut self) {
         let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
         let starts: Vec<Offset> = self.partitions.values().map(starts).collect();

@@ -62,7 +62,7 @@ pub(super) struct Member {
     /// What the committed entries say, and how many there are.
     pub(super) image: Arc<ClusterImage>,
     pub(super) applied: usize,
-    /// Topics whose deletion is among these entries. There are no snapshots: each process applies the whole log.
+    /// Topics that these entries delete. Each process applies the whole log, because the simulation has no snapshots.
     pub(super) deleted: BTreeSet<TopicId>,
     pub(super) clocks: Clocks,
     /// No process starts before.
@@ -111,6 +111,7 @@ impl Member {
     /// Another disk in the place of the one that it had.
     pub(super) fn replace_disk(&mut self) {
         self.disk = MachineDisk::new();
+        self.copied.is_from_copy = false;
         self.disks += 1;
         self.copy = None;
         self.copied = CopiedDirectory::default();

@@ -586,7 +586,7 @@ impl Cluster {
             let epoch = broker.epoch;
             let outgoing = broker.progress();
             if let Some((at, broken)) = broker.broken.take()
-                && !(self.truth.may_cut(at) && broken.0 == Invariant::CommittedIsNotCut)
+                && !(self.truth.may_truncate(at) && broken.0 == Invariant::CommittedIsNotCut)
             {
                 return Err(broken);
             }
@@ -597,7 +597,7 @@ impl Cluster {
             unable.extend(unable_to_begin.into_iter().map(|at| (number, at)));
             self.commit_starts_soon(number);
             for at in refused {
-                if !self.truth.may_cut(at) {
+                if !self.truth.may_refuse(at) {
                     let what = format!("{number} refuses to truncate {at}, and nothing is lost");
                     return Err((Invariant::CommittedIsNotCut, what));
                 }

@@ -205,10 +205,10 @@ impl Cluster {
         for other in away {
             self.members[other].away_until = self.now.plus_ms(away_ms);
         }
-        self.truth.with_copies.extend(self.partitions());
         let member = &mut self.members[broker];
         member.disk = disk;
         (member.has_lost, member.copied.is_stale, member.copied.is_put_back) = (true, true, true);
+        member.copied.is_from_copy = true;
     }
 
     /// The machines with the other replicas of a partition of which this broker has a complete one, if the quorum can do without them.

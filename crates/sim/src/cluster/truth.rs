@@ -35,9 +35,11 @@ pub(super) struct Truth {
     looked: BTreeMap<(usize, PartitionId), Offset>,
     /// An unclean election was allowed and happened, or power failed behind a disk that lied: what was acknowledged may be gone.
     pub(super) forgiven: BTreeSet<PartitionId>,
-    /// Partitions that had a replica on a disk that was put back from a copy. Records behind the copy's end may be committed
-    /// although no client has heard so: a replica with them may refuse to truncate.
-    pub(super) with_copies: BTreeSet<PartitionId>,
+    /// Partitions of which a replica on a disk from a copy was elected. Records behind its end may be committed although no
+    /// client has an answer: a replica with them refuses to truncate.
+    led_by_copies: BTreeSet<PartitionId>,
+    /// Partitions of which an operator's election has begun a leader epoch: truncation is allowed.
+    operated: BTreeSet<PartitionId>,
     /// When ISRs were last changed without an election.
     isr_changes: BTreeMap<PartitionId, VecDeque<Timestamp>>,
     /// Replicas that left ISR and ELR because their brokers said that they are out of reach, with the registrations in which
@@ -52,9 +54,15 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// Whether replicas of the partition may truncate committed records, or refuse to, although no acknowledged record is gone.
-    pub(super) fn may_cut(&self, at: PartitionId) -> bool {
-        self.forgiven.contains(&at) || self.with_copies.contains(&at)
+    /// Whether a replica of the partition may refuse to truncate.
+    pub(super) fn may_refuse(&self, at: PartitionId) -> bool {
+        self.forgiven.contains(&at) || self.led_by_copies.contains(&at)
+    }
+
+    /// Whether a replica of the partition may truncate committed records.
+    pub(super) fn may_truncate(&self, at: PartitionId) -> bool {
+        self.forgiven.contains(&at)
+            || self.led_by_copies.contains(&at) && self.operated.contains(&at)
     }
 
     /// Its logs will be looked at from their beginning.
@@ -236,6 +244,12 @@ impl Cluster {
         entry: &Entry,
     ) -> Result<(), Broken> {
         let leader = new.leader;
+        if self.members[number_of(leader)].copied.is_from_copy {
+            self.truth.led_by_copies.insert(at);
+        }
+        if entry.by_operator.is_some() {
+            self.truth.operated.insert(at);
+        }
         let Key { topic_id, partition } = key_of(at);
         if self.truth.image.is_offline(leader, topic_id, partition) {
             let what = format!("{leader} cannot serve its replica, and leads {at}: {new:?}");
@@ -360,7 +374,9 @@ impl Cluster {
         }
         for (number, at) in cut {
             let id = id_of(number);
-            if self.state_of(at).is_some_and(|state| state.is_complete(id)) {
+            // An older copy lacked the records before it truncated; its election has a check of its own.
+            let is_older_copy = self.members[number].copied.is_stale;
+            if !is_older_copy && self.state_of(at).is_some_and(|state| state.is_complete(id)) {
                 self.check_complete(at, id)?;
             }
         }
