@@ -245,7 +245,8 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         self.pool.state.lock().change(self.number, units);
     }
 
-    /// Holds exactly `units` from now on. False: there is no room for them, or owners that use less wait for it.
+    /// Changes the lease to `units`. Returns false, and leaves the lease as it is, if the pool is full or owners with fewer units
+    /// wait.
     pub fn try_set(&self, units: usize, now: Instant) -> bool {
         let mut state = self.pool.state.lock();
         let before = state.leases.get(&self.number).map_or(0, |entry| entry.units);

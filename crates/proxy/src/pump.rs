@@ -269,8 +269,8 @@ impl<'a, R: Relay> Pump<'a, R> {
         self.buffer_bytes + self.line.kept_bytes() + self.relay.kept_bytes()
     }
 
-    /// Charges the bytes of the next read and of the rewritten form of a held frame. False if there is no room: slower
-    /// connections are closed then.
+    /// Charges the next read and the rewritten form of a held frame. If the memory is full, returns false and closes slower
+    /// connections.
     fn has_memory(&mut self, now: Instant) -> bool {
         let buffer_bytes = self.buffer_bytes.max(self.incoming.len() + self.growth());
         let rewritten = 2 * self.relay.held_frame_bytes();

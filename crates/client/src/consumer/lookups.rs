@@ -79,7 +79,7 @@ impl PositionLookups {
     /// Results that are there.
     pub(super) fn take(&mut self) -> Vec<FoundPosition> {
         while let Some(joined) = self.tasks.try_join_next() {
-            self.keep(joined.unwrap_or_default());
+            self.keep(joined.expect("a look-up does not panic"));
         }
         let taken = std::mem::take(&mut self.ready);
         for (partition, found) in &taken {
@@ -97,7 +97,7 @@ impl PositionLookups {
     /// Waits for a result, which [`PositionLookups::take`] returns. Waits for ever while no look-up is under way.
     pub(super) async fn wait(&mut self) {
         match self.tasks.join_next().await {
-            Some(joined) => self.keep(joined.unwrap_or_default()),
+            Some(joined) => self.keep(joined.expect("a look-up does not panic")),
             None => std::future::pending().await,
         }
     }

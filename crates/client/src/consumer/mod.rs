@@ -65,7 +65,7 @@ const LONG_ABSENCE_PAUSE: Duration = Duration::from_secs(1);
 /// An answer to a fetch may take so much longer than the wait for records.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
-/// Partitions of a consumer that cannot be read for now.
+/// Partitions of a consumer that have no leader, no position, or a leader that does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadablePartitions {
     /// Reason of the first one, with its name.
@@ -358,7 +358,7 @@ impl Consumer {
         }
     }
 
-    /// Pause between attempts to find what cannot be found since then.
+    /// Pause between two refreshes of metadata that is stale since `since`.
     fn pause_of(&self, since: Instant) -> Duration {
         let is_long = since.elapsed() > LONG_ABSENCE;
         if is_long { LONG_ABSENCE_PAUSE } else { self.cluster.config().retry_backoff }

@@ -255,7 +255,7 @@ fn a_follower_keeps_committed_records_that_a_copy_in_the_lead_lacks() {
     let started = [1, 2, 3].map(start);
     let all: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
     let all = all.join(",");
-    // F06, F11: the leader lacks what it had acknowledged.
+    // Faults F06 and F11: the leader lacks acknowledged records.
     let http = http_of(Path::new(&brokers[1].folder));
     let answer = until_named(&http, "truncation_refused");
     assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
