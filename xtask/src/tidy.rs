@@ -30,6 +30,10 @@ const BANNED: &[(&str, &str)] = &[
     ("TODO", "do it, or write it into docs/status.md"),
     ("FIXME", "mend it, or write it into docs/status.md"),
 ];
+/// Pauses a process without a wait for its threads: a test that goes by it fails on a busy machine.
+const PAUSE: &str = "Signal::STOP";
+/// The file that sends SIGSTOP for the whole workspace.
+const PAUSING_FILE: &str = "crates/peer/src/process.rs";
 /// Says nothing of why it cannot fail.
 const UNWRAP: &str = concat!(".unwrap", "()");
 /// Folders that are not part of the project, wherever they are.
@@ -128,6 +132,10 @@ fn rust_file(name: &str, text: &str) -> Vec<String> {
                 findings.push(format!("{name}:{}: {banned} is left behind: {instead}", at + 1));
             }
         }
+    }
+    let pauses = text.lines().position(|line| line.contains(PAUSE));
+    if let Some(at) = pauses.filter(|_| !name.ends_with(PAUSING_FILE) && !name.ends_with(file!())) {
+        findings.push(format!("{name}:{}: {PAUSE}: call peer::process::pause_processes", at + 1));
     }
     findings.extend(doctests(text).map(|at| {
         format!("{name}:{at}: continuous integration runs no doctest: write ```text, or a test")
@@ -249,6 +257,7 @@ mod tests {
         let in_test = "//! X.\n\n#[cfg(test)]\nmod tests {\n fn f() { g().unwrap() } }\n";
         assert_eq!(rust_file("a.rs", in_test).len(), 0);
         assert_eq!(rust_file("a.rs", &format!("//! X.\n{}", "x\n".repeat(900))).len(), 1);
+        assert_eq!(rust_file("tests/a.rs", "//! X.\nfn f() { g(Signal::STOP) }\n").len(), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use peer::procfs;
+use peer::process::{pause_processes, resume_process};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -52,12 +52,8 @@ impl Process {
         line.unwrap_or_else(|| panic!("{:?}", self.said)).to_owned()
     }
 
-    /// Of a stop the system takes its time: threads run on until each has heard of it.
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-        while signal == Signal::STOP && !procfs::stands_still(self.child.id()).unwrap_or(false) {
-            thread::yield_now();
-        }
     }
 
     /// Stops it as systems do; what it reported.
@@ -109,8 +105,12 @@ impl Broker {
         Broker { process, address, _folder: folder }
     }
 
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    fn pause(&self) {
+        pause_processes(&[self.process.id()]).unwrap();
+    }
+
+    fn resume(&self) {
+        resume_process(self.process.id()).unwrap();
     }
 }
 
@@ -444,9 +444,9 @@ fn a_broker_that_stands_still_leaves_it_open_whether_a_record_is_written() {
     let gateway = Process::start(&["gateway", "-b", &broker.address, "--listener", "127.0.0.1:0"]);
     let mut stream = TcpStream::connect(&gateway.gateway).unwrap();
     assert_eq!(post(&mut stream, "t", "before").unwrap().0, 200);
-    broker.signal(Signal::STOP);
+    broker.pause();
     let (status, answer) = post(&mut stream, "t", "during").unwrap();
-    broker.signal(Signal::CONT);
+    broker.resume();
     assert_eq!((status, &answer["written"]), (504, &Value::from("unknown")), "{answer}");
     assert_eq!(
         (&answer["error_code"], &answer["retriable"]),

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peer::procfs;
-use rustix::process::{Pid, Signal, kill_process};
+use peer::process::{pause_processes, resume_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -51,12 +50,12 @@ impl Broker {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Of a stop the system takes its time: threads run on until each has heard of it.
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-        while signal == Signal::STOP && !procfs::stands_still(self.process.id()).unwrap_or(false) {
-            thread::yield_now();
-        }
+    fn pause(&self) {
+        pause_processes(&[self.process.id()]).unwrap();
+    }
+
+    fn resume(&self) {
+        resume_process(self.process.id()).unwrap();
     }
 
     fn kill(&mut self) {
@@ -172,7 +171,7 @@ fn a_broker_that_stands_still_is_waited_for_and_has_the_record_once() {
     run(&["topic", "create", "t", "-b", &broker.address()]);
     let gateway = Gateway::start(&broker);
     assert_eq!(post(gateway.address, "before").unwrap().status, 200);
-    broker.signal(Signal::STOP);
+    broker.pause();
     let began = Instant::now();
     let first = post(gateway.address, "stood").unwrap();
     assert_eq!((first.status, &first.body["written"]), (504, &Value::from("unknown")), "{first:?}");
@@ -183,7 +182,7 @@ fn a_broker_that_stands_still_is_waited_for_and_has_the_record_once() {
         assert!(began.elapsed() < PATIENCE, "{}", counts(address));
         thread::sleep(Duration::from_millis(20));
     }
-    broker.signal(Signal::CONT);
+    broker.resume();
     let mut answer = second.join().unwrap();
     while answer.status == 504 {
         assert!(began.elapsed() < PATIENCE, "{answer:?}");

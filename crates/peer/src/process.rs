@@ -14,12 +14,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::procfs;
 
 /// How often a waiting thread looks again.
 const LOOK: Duration = Duration::from_millis(4);
+/// Longest time that the kernel may take to stop all threads of a process.
+const PAUSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What makes the kernel kill a program when the one that started it dies.
 const SETPRIV: &str = "/usr/bin/setpriv";
@@ -62,6 +64,45 @@ pub fn kill_all() {
 
 fn running() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Pauses processes with SIGSTOP, and returns when none of their threads runs.
+///
+/// The kernel stops a process thread by thread: a thread on another processor may answer one more request
+/// after the signal was sent.
+///
+/// # Errors
+/// A process has ended, or has a running thread after a minute.
+pub fn pause_processes(pids: &[u32]) -> Result<()> {
+    for pid in pids {
+        kill_process(process_id(*pid)?, Signal::STOP)?;
+    }
+    let deadline = Instant::now() + PAUSE_LIMIT;
+    for pid in pids {
+        while !procfs::stands_still(*pid)? {
+            ensure!(
+                Instant::now() < deadline,
+                "process {pid} still runs {PAUSE_LIMIT:?} after SIGSTOP"
+            );
+            thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+/// Resumes a process that [`pause_processes`] paused.
+///
+/// # Errors
+/// The process has ended.
+pub fn resume_process(pid: u32) -> Result<()> {
+    Ok(kill_process(process_id(pid)?, Signal::CONT)?)
+}
+
+fn process_id(pid: u32) -> Result<Pid> {
+    i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .with_context(|| format!("{pid} is not a process id"))
 }
 
 fn signal_group(id: u32, signal: Signal) {
@@ -316,6 +357,38 @@ mod tests {
         let mut silent = Guarded::spawn(command("sleep").arg("600")).unwrap();
         let failure = silent.wait_until_listening(port, Duration::from_millis(20)).unwrap_err();
         assert!(failure.to_string().contains("does not listen"), "{failure}");
+    }
+
+    #[test]
+    fn a_paused_process_writes_nothing_before_it_is_resumed() {
+        const BUSY: &str = "import sys, threading\n\
+            for _ in range(4): threading.Thread(target=lambda: [print(1) for _ in iter(int, 1)]).start()";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("written");
+        let output = std::fs::File::create(&file).unwrap();
+        let busy =
+            Guarded::spawn(command("python3").args(["-u", "-c", BUSY]).stdout(output)).unwrap();
+        let written = || std::fs::metadata(&file).unwrap().len();
+        for _ in 0..20 {
+            let before = written();
+            wait_until(|| written() > before);
+            pause_processes(&[busy.pid()]).unwrap();
+            let paused = written();
+            // The other threads of this machine run meanwhile.
+            for _ in 0..1000 {
+                thread::yield_now();
+                assert_eq!(written(), paused);
+            }
+            resume_process(busy.pid()).unwrap();
+        }
+    }
+
+    fn wait_until(holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
     }
 
     #[test]

@@ -14,9 +14,9 @@ fn a_clone_does_not_take_the_place_of_a_broker_that_answers() {
     wait_for_in_sync(&up.bootstrap, "kept", 2);
     let fourth = up.brokers[3].clone();
     let clone = place.path().join("clone");
-    fourth.signal(Signal::STOP);
+    fourth.pause();
     copy(Path::new(&fourth.folder), &clone);
-    fourth.signal(Signal::CONT);
+    fourth.resume();
     let elsewhere = |line: &str| match line.split_once('=') {
         Some(("listeners", _)) => "listeners=PLAINTEXT://127.0.0.1:0\n".to_owned(),
         Some((key @ ("http.listener" | "gateway.listener"), _)) => format!("{key}=\n"),

@@ -87,12 +87,12 @@ fn a_deletion_waits_for_a_silent_replica_until_the_time_out_or_its_fencing() {
     block_on(async { create(&open(&first.address).await, "kept", &[1, 2]).await });
     all_acknowledged(produce(&up.bootstrap, 0..100));
     wait_for_in_sync(&up.bootstrap, "kept", 2);
-    second.signal(Signal::STOP);
+    second.pause();
     // The silent replica may be elected, and keeps the records.
     let (error, _) = delete(&first, 50, SHORT_MS);
     assert_eq!(error, ErrorCode::RequestTimedOut);
     assert_eq!(delete(&first, 60, PATIENT_MS), (ErrorCode::None, 60), "the replica is fenced");
-    second.signal(Signal::CONT);
+    second.resume();
     // As the leader knows it: broker 2 still has the metadata from before its silence.
     wait_for_in_sync(&first.address, "kept", 2);
     // In sync again, so the records are deleted there as well.

@@ -222,7 +222,7 @@ fn a_dead_broker_makes_no_healthy_broker_unready() {
     // F13: a second broker is paused. The third has no quorum, and serves what it leads.
     let last = (0..3).find(|at| *at != dead && *at + 1 != leader as usize).unwrap();
     let paused = &up.brokers[leader as usize - 1];
-    paused.signal(Signal::STOP);
+    paused.pause();
     let answer = until_named(&http[last], "controller_unreachable");
     assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
     assert_eq!(get(&http[last], "/livez").unwrap().code, 200);
@@ -231,7 +231,7 @@ fn a_dead_broker_makes_no_healthy_broker_unready() {
     assert_eq!(exit, 1, "{text}");
     assert!(text.contains("controller_unreachable"), "{text}");
     assert!(text.contains("broker_unreachable") || text.contains("fenced: 2"), "{text}");
-    paused.signal(Signal::CONT);
+    paused.resume();
     let http = &http[leader as usize - 1];
     assert_eq!(get(http, "/livez").unwrap().code, 200, "a pause does not count as a stall");
     wait_until("the paused broker is ready", || codes(http) == expected(200, 200, 200, "ok"));
@@ -245,7 +245,7 @@ fn a_leader_of_the_quorum_without_a_majority_says_so() {
     let up = Up::of(&folder, 3, &quick);
     let leader = controller(&up.bootstrap) as usize - 1;
     for at in (0..3).filter(|at| *at != leader) {
-        up.brokers[at].signal(Signal::STOP);
+        up.brokers[at].pause();
     }
     // F14: as cut off as a leader can be.
     let http = http_of(Path::new(&up.brokers[leader].folder));
@@ -259,7 +259,7 @@ fn a_leader_of_the_quorum_without_a_majority_says_so() {
     let (exit, text) = cluster_health(&up.brokers[leader].address);
     assert!(exit == 1 && text.starts_with("healthy: no\n"), "{text}");
     for at in (0..3).filter(|at| *at != leader) {
-        up.brokers[at].signal(Signal::CONT);
+        up.brokers[at].resume();
     }
 }
 
@@ -396,7 +396,7 @@ fn a_silent_broker_is_named_by_the_active_controller_alone() {
     let active = usize::try_from(controller(&up.bootstrap)).unwrap() - 1;
     let (silent, other) = ((active + 1) % 3, (active + 2) % 3);
     let http = |at: usize| http_of(Path::new(&up.brokers[at].folder));
-    up.brokers[silent].signal(Signal::STOP);
+    up.brokers[silent].pause();
     let answer = until_named(&http(active), "broker_suspected");
     assert_eq!((answer.code, answer.status()), (200, "ok"), "{answer:?}");
     let answer = get(&http(other), "/healthz").unwrap();
@@ -406,7 +406,7 @@ fn a_silent_broker_is_named_by_the_active_controller_alone() {
     assert!(exit == 1 && text.contains(&named), "{text}");
     assert!(text.contains("broker_unreachable"), "{text}");
     assert_eq!(codes(&http(active)), expected(200, 200, 200, "ok"));
-    up.brokers[silent].signal(Signal::CONT);
+    up.brokers[silent].resume();
     wait_until("the broker answers again", || {
         get(&http(active), "/healthz").is_some_and(|answer| !answer.names("broker_suspected"))
     });

@@ -160,14 +160,14 @@ fn a_follower_that_acknowledges_late_is_named_and_fails_nothing() {
     let mut next = 0;
     // F12: in each round the follower is the last to acknowledge, and late.
     wait_until("both surfaces name the follower", || {
-        up.brokers[slow].signal(Signal::STOP);
+        up.brokers[slow].pause();
         let paused = Instant::now();
         let producing = produce(&up.bootstrap, next..next + 1);
         next += 1;
         while paused.elapsed() < SLOW {
             thread::yield_now();
         }
-        up.brokers[slow].signal(Signal::CONT);
+        up.brokers[slow].resume();
         all_acknowledged(producing);
         let Some(answer) = get(&http, "/healthz").filter(|it| it.names("acknowledger_slow")) else {
             return false;

@@ -252,7 +252,7 @@ fn who_waits_at_a_leader_that_hands_over_is_told_where_to_go() {
         let (readers, writers) = (open(&at_leader).await, open(&at_leader).await);
         first_record(&writers).await;
         // In sync and silent: what is produced now waits for it.
-        up.brokers[preferred as usize - 1].signal(Signal::STOP);
+        up.brokers[preferred as usize - 1].pause();
         let before = size(&asking).await;
         let reading = tokio::spawn(async move {
             readers.call_version(&waiting_fetch(id, old, 1), FETCH.1).await.unwrap()
@@ -278,7 +278,7 @@ fn who_waits_at_a_leader_that_hands_over_is_told_where_to_go() {
         let is_moved = [ErrorCode::NotLeaderOrFollower, ErrorCode::FencedLeaderEpoch];
         assert!(is_moved.contains(&code), "{code}");
         assert_eq!(found, hint);
-        up.brokers[preferred as usize - 1].signal(Signal::CONT);
+        up.brokers[preferred as usize - 1].resume();
     });
     up.stop();
 }

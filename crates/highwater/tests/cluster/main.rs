@@ -35,6 +35,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output,
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peer::process::{pause_processes, resume_process};
 use peer::procfs;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
@@ -68,12 +69,16 @@ impl Broker {
         self.address.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
-    /// Of a stop the system takes its time: threads run on until each has heard of it.
+    fn pause(&self) {
+        pause_processes(&[self.pid]).unwrap();
+    }
+
+    fn resume(&self) {
+        resume_process(self.pid).unwrap();
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(pid(self.pid), signal).unwrap();
-        while signal == Signal::STOP && !procfs::stands_still(self.pid).unwrap_or(false) {
-            thread::yield_now();
-        }
     }
 }
 
@@ -322,7 +327,7 @@ fn ctrl_c_at_a_terminal_stops_everything_once_and_in_order() {
 fn a_second_signal_kills() {
     let (_place, folder) = place();
     let mut up = Up::of(&folder, 1, &[]);
-    up.brokers[0].signal(Signal::STOP);
+    up.brokers[0].pause();
     up.signal(Signal::HUP);
     up.says("broker 1 not stopped yet; a second Ctrl-C kills");
     up.signal(Signal::INT);

@@ -149,9 +149,9 @@ fn what_is_counted_moves_when_a_broker_is_killed_comes_back_or_is_silent() {
     assert_eq!(elections("unclean"), 0.0);
 
     let before = value(silent, "highwater_fenced_alive_total");
-    silent.signal(Signal::STOP);
+    silent.pause();
     wait_for("brokers fenced as they were silent", 1.0, || fenced("session"));
-    silent.signal(Signal::CONT);
+    silent.resume();
     wait_for("a broker that was fenced alive", before + 1.0, || {
         value(silent, "highwater_fenced_alive_total")
     });

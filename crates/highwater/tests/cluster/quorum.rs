@@ -69,7 +69,7 @@ fn any_broker_tells_of_the_quorum_and_of_its_observers() {
     }
     // One that is silent falls behind, and is heard of no more.
     let silent = (1..=3).find(|node| *node != leader).unwrap();
-    up.brokers[silent as usize - 1].signal(Signal::STOP);
+    up.brokers[silent as usize - 1].pause();
     let others =
         up.brokers.iter().filter(|broker| broker.pid != up.brokers[silent as usize - 1].pid);
     let others: Vec<&str> = others.map(|broker| broker.address.as_str()).collect();
@@ -84,7 +84,7 @@ fn any_broker_tells_of_the_quorum_and_of_its_observers() {
             && ago("heard_ms_ago") > 500
             && ago("caught_up_ms_ago") > 500
     });
-    up.brokers[silent as usize - 1].signal(Signal::CONT);
+    up.brokers[silent as usize - 1].resume();
     up.stop();
 }
 
@@ -156,7 +156,7 @@ fn leaders_are_elected_as_a_person_asks_whichever_broker_hears_it() {
     });
     assert_eq!(up.run("cluster elect moved"), "moved-0: no election needed\n");
     assert_eq!(up.run("cluster elect --all"), "no partition needs an election\n");
-    up.brokers[2].signal(Signal::STOP);
+    up.brokers[2].pause();
     up.brokers[2].signal(Signal::KILL);
     let two = up.addresses()[..2].join(",");
     let said = up.says("broker 3 was started again, process ");

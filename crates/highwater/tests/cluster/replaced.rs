@@ -22,7 +22,7 @@ fn a_process_whose_place_another_one_took_ends_and_says_why() {
     let fourth = up.brokers[3].clone();
     let asked = up.brokers[0].address.clone();
     assert_eq!(port_of(&asked, 4), Some(fourth.port().into()));
-    fourth.signal(Signal::STOP);
+    fourth.pause();
     // The same broker is started on another disk, at another port.
     let other = place.path().join("another disk");
     fs::create_dir(&other).unwrap();
@@ -40,7 +40,7 @@ fn a_process_whose_place_another_one_took_ends_and_says_why() {
         port_of(&asked, 4).is_some_and(|port| port != i32::from(fourth.port()))
     });
 
-    fourth.signal(Signal::CONT);
+    fourth.resume();
     wait_until("the first process has ended", || !procfs::is_running(fourth.pid));
     assert!(up.says("broker 4").contains("exit status: 1"));
     let reports = fs::read_to_string(folder.join("broker-4/broker.log")).unwrap();

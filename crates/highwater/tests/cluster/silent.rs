@@ -16,7 +16,7 @@ fn a_paused_broker_loses_its_leaderships_within_its_session_and_comes_back() {
     wait_for_all_in_sync(&up.bootstrap, "kept");
     let (silent, others) = (&up.brokers[2], up.addresses()[..2].join(","));
 
-    silent.signal(Signal::STOP);
+    silent.pause();
     wait_until("other brokers lead", || {
         described(&others, "kept").is_some_and(|rows| rows.iter().all(|(leader, _)| *leader != 3))
     });
@@ -25,7 +25,7 @@ fn a_paused_broker_loses_its_leaderships_within_its_session_and_comes_back() {
     assert_eq!(sum(left, "highwater_broker_fenced{broker=\"3\"}"), 0.0, "it keeps its session");
     assert!(sum(left, "highwater_brokers_suspected_total") >= 1.0);
 
-    silent.signal(Signal::CONT);
+    silent.resume();
     wait_for_all_in_sync(&others, "kept");
     assert_eq!(kept(&up.bootstrap), (0..600).collect());
     up.stop();
@@ -41,14 +41,14 @@ fn a_broker_that_is_paused_again_and_again_is_suspected_each_time() {
     wait_for_all_in_sync(&up.bootstrap, "kept");
     let (silent, others) = (&up.brokers[2], up.addresses()[..2].join(","));
     for _ in 0..4 {
-        silent.signal(Signal::STOP);
+        silent.pause();
         // Leaders elsewhere may be of the pause before: the paused broker must leave every ISR.
         wait_until("every ISR goes on without the paused broker", || {
             described(&others, "kept").is_some_and(|rows| {
                 rows.iter().all(|(leader, in_sync)| *leader != 3 && *in_sync == 2)
             })
         });
-        silent.signal(Signal::CONT);
+        silent.resume();
         wait_for_all_in_sync(&others, "kept");
     }
     up.stop();

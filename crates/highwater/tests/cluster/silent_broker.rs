@@ -44,7 +44,7 @@ fn a_broker_that_does_not_answer_delays_no_partition_of_another_one() {
         for partition in [good, refusing, stuck] {
             topic.send(&record(partition)).await.unwrap().wait().await.unwrap();
         }
-        silent.signal(Signal::STOP);
+        silent.pause();
         let waiting = topic.send(&record(stuck)).await.unwrap();
         for _ in 0..20 {
             let far = Record { timestamp: Some(FAR), ..record(refusing) };
@@ -59,7 +59,7 @@ fn a_broker_that_does_not_answer_delays_no_partition_of_another_one() {
             }
         }
         assert!(!waiting.is_done());
-        silent.signal(Signal::CONT);
+        silent.resume();
         waiting.wait().await.unwrap();
     });
     up.stop();

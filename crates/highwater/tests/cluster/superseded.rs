@@ -47,7 +47,7 @@ fn a_leader_without_controller_and_followers_refuses_records_that_may_be_lost() 
     let rows = described(&up.bootstrap, "kept").unwrap();
     let led = rows.iter().position(|(leader, _)| *leader == id).unwrap();
     for broker in &others {
-        broker.signal(Signal::STOP);
+        broker.pause();
     }
     wait_for("leaderships in doubt", 1.0, in_doubt);
     let producer = Unacknowledged::begin(&left[0].address, led);
@@ -62,7 +62,7 @@ fn a_leader_without_controller_and_followers_refuses_records_that_may_be_lost() 
     let (exit, text) = cluster_health(&left[0].address);
     assert!(exit == 1 && text.contains("leader_superseded: "), "{text}");
     for broker in &others {
-        broker.signal(Signal::CONT);
+        broker.resume();
     }
     wait_for("leaderships in doubt", 0.0, in_doubt);
     wait_for_all_in_sync(&up.bootstrap, "kept");

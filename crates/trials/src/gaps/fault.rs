@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use peer::process;
 
 use super::network;
 
@@ -56,7 +56,7 @@ pub struct Victim<'a> {
 pub enum Sickness {
     Frozen(PathBuf),
     Full(PathBuf),
-    Paused(Pid),
+    Paused(u32),
     /// The cable stays pulled: the network ends with the run.
     CutOff,
 }
@@ -78,9 +78,8 @@ impl Sickness {
                 Sickness::Full(filler)
             }
             Fault::Pause => {
-                let pid = Pid::from_raw(i32::try_from(victim.pid)?).context("no process")?;
-                kill_process(pid, Signal::STOP)?;
-                Sickness::Paused(pid)
+                process::pause_processes(&[victim.pid])?;
+                Sickness::Paused(victim.pid)
             }
             Fault::CutOff => {
                 network::pull(victim.cable.as_deref().context("no network")?)?;
@@ -101,7 +100,7 @@ impl Sickness {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
                 removed => Ok(removed?),
             },
-            Sickness::Paused(pid) => Ok(kill_process(*pid, Signal::CONT)?),
+            Sickness::Paused(pid) => process::resume_process(*pid),
             Sickness::CutOff => Ok(()),
         }
     }

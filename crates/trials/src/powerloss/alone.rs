@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig};
 use peer::highwater::{self, Server};
+use peer::process;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
 
-use super::{Arguments, stop_still};
+use super::Arguments;
 use crate::requests::{self, PATIENCE, runtime};
 use crate::volume::{self, Volume};
 
@@ -79,7 +80,7 @@ fn one_failure(
     runtime()?.block_on(load_begins(&server.bootstrap(), is_over))?;
     let began = Instant::now();
     thread::sleep(after);
-    stop_still(&[server.pid()])?;
+    process::pause_processes(&[server.pid()])?;
     volume::fail_power(&[&volume])?;
     server.kill()?;
     stop.stop();

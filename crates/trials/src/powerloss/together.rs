@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use peer::highwater::Cluster;
+use peer::process;
 
-use super::{Arguments, stop_still};
+use super::Arguments;
 use crate::ledger::{self, Verdict, Writing};
 use crate::replicas;
 use crate::volume::{self, Volume};
@@ -163,7 +164,7 @@ impl Failure<'_> {
 /// Takes the power from all brokers: they stand still, then their file systems end where they are, then they are gone.
 fn cut(cluster: &mut Cluster, volumes: &[Volume]) -> Result<()> {
     let pids = (0..cluster.count()).filter_map(|index| cluster.pid(index)).collect::<Vec<_>>();
-    stop_still(&pids)?;
+    process::pause_processes(&pids)?;
     volume::fail_power(&volumes.iter().collect::<Vec<_>>())?;
     (0..cluster.count()).try_for_each(|index| cluster.kill(index))
 }
