@@ -32,42 +32,6 @@ pub(crate) struct Answer {
     parts: Option<Parts>,
 }
 
-/// What is kept of an answer, to be given again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
-    status: StatusCode,
-    content_type: &'static str,
-    body: Bytes,
-}
-
-impl Kept {
-    /// What is kept beside the body.
-    const AROUND_BYTES: usize = 64;
-
-    /// Of an answer without headers of its own.
-    pub(crate) fn of(told: &Result<Answer, ApiError>) -> Kept {
-        let of = |answer: &Answer| Kept {
-            status: answer.status,
-            content_type: answer.content_type,
-            body: answer.body.clone(),
-        };
-        told.as_ref().map_or_else(|error| of(&failed(error)), of)
-    }
-
-    /// Bytes that it takes.
-    pub(crate) fn size_bytes(&self) -> usize {
-        Kept::AROUND_BYTES + self.body.len()
-    }
-
-    /// The answer, which says that it was given before.
-    pub(crate) fn replayed(self) -> Answer {
-        let replayed = header::HeaderName::from_static("idempotency-replayed");
-        Answer::of(self.content_type, self.body)
-            .with_status(self.status)
-            .with(replayed, HeaderValue::from_static("true"))
-    }
-}
-
 /// Where a record went, or why it did not.
 pub(crate) struct Placed {
     pub(crate) partition: Option<i32>,
@@ -145,6 +109,12 @@ impl Answer {
     pub(crate) fn with(mut self, name: header::HeaderName, value: HeaderValue) -> Answer {
         self.headers.insert(name, value);
         self
+    }
+
+    /// The same, as one that was given before.
+    pub(crate) fn replayed(self) -> Answer {
+        let replayed = header::HeaderName::from_static("idempotency-replayed");
+        self.with(replayed, HeaderValue::from_static("true"))
     }
 
     /// Not to be kept by whoever passes it on.

@@ -1,10 +1,17 @@
 //! Memory that a request is charged for: bodies that arrive, and records on their way out.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use pools::{Lease, LeasePool};
 use serving::error::{ApiError, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::share_owner::ShareOwner;
+
+/// A holder without progress for this long loses its part while clients with less wait.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Memory that requests share.
 #[derive(Debug, Clone)]
@@ -12,21 +19,33 @@ pub(crate) struct Room {
     bytes: usize,
     /// A permit for each byte.
     whole: Arc<Semaphore>,
-    /// The same for the part that this is, if it is one.
-    part: Option<Arc<Semaphore>>,
+    /// The part that this is, if it is one, with a share for each owner.
+    part: Option<Arc<LeasePool<ShareOwner>>>,
+    /// The owner of charges of the part.
+    owner: ShareOwner,
 }
 
 impl Room {
     /// Of so many bytes.
     pub(crate) fn new(bytes: usize) -> Room {
         let bytes = bytes.min(Semaphore::MAX_PERMITS);
-        Room { bytes, whole: Arc::new(Semaphore::new(bytes)), part: None }
+        Room {
+            bytes,
+            whole: Arc::new(Semaphore::new(bytes)),
+            part: None,
+            owner: ShareOwner::Unknown,
+        }
     }
 
     /// A half of this room: what is charged to it is charged to the whole as well, and never takes the other half.
     pub(crate) fn half(&self) -> Room {
-        let half = Arc::new(Semaphore::new(self.bytes / 2));
+        let half = Arc::new(LeasePool::new(self.bytes / 2));
         Room { part: Some(half), ..self.clone() }
+    }
+
+    /// The same room for charges of this owner.
+    pub(crate) fn of(&self, owner: ShareOwner) -> Room {
+        Room { owner, ..self.clone() }
     }
 
     /// Bytes that may be charged here: of the whole, or of the part that this is.
@@ -56,13 +75,19 @@ pub(crate) struct Charge {
     room: Room,
     held: Option<OwnedSemaphorePermit>,
     /// As many, of the part.
-    held_of_part: Option<OwnedSemaphorePermit>,
+    held_of_part: Option<Lease<ShareOwner>>,
 }
 
 impl Charge {
     /// Nothing yet, of this room.
     pub(crate) fn new(room: &Room) -> Charge {
-        Charge { room: room.clone(), held: None, held_of_part: None }
+        let open = |part: &Arc<LeasePool<ShareOwner>>| {
+            let lease = part.open(room.owner.clone(), Instant::now());
+            lease.set_revocable(false);
+            lease
+        };
+        let held_of_part = room.part.as_ref().map(open);
+        Charge { room: room.clone(), held: None, held_of_part }
     }
 
     /// Nothing yet, of the same room.
@@ -85,13 +110,45 @@ impl Charge {
     /// # Errors
     /// There is no room for them.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let of_part = self.room.part.as_ref().map(|part| take(part, bytes)).transpose()?;
-        let of_whole = take(&self.room.whole, bytes)?;
-        if let Some(of_part) = of_part {
-            put(&mut self.held_of_part, of_part);
+        let before = self.bytes();
+        if let Some(part) = &self.held_of_part
+            && !part.try_set(before + bytes, Instant::now())
+        {
+            part.reclaim(bytes, Instant::now(), PATIENCE, Duration::MAX);
+            return Err(full());
         }
-        put(&mut self.held, of_whole);
+        match take(&self.room.whole, bytes) {
+            Ok(of_whole) => put(&mut self.held, of_whole),
+            Err(error) => {
+                self.set_of_part(before);
+                return Err(error);
+            }
+        }
         Ok(())
+    }
+
+    fn set_of_part(&self, bytes: usize) {
+        if let Some(part) = &self.held_of_part {
+            part.set(bytes);
+        }
+    }
+
+    /// Waits until clients with less need the memory: the holder must drop it. Never, for a charge of no part.
+    pub(crate) async fn revoked(&self) {
+        match &self.held_of_part {
+            Some(part) => {
+                part.set_revocable(true);
+                part.revoked().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes that the holder sent something or received something.
+    pub(crate) fn advance(&self) {
+        if let Some(part) = &self.held_of_part {
+            part.advance(Instant::now());
+        }
     }
 
     /// Charges this many bytes, no more and no fewer.
@@ -103,9 +160,8 @@ impl Charge {
             Some(more) => self.add(more),
             None => {
                 let surplus = self.bytes() - bytes;
-                for held in [&mut self.held, &mut self.held_of_part] {
-                    drop(held.as_mut().and_then(|held| held.split(surplus)));
-                }
+                drop(self.held.as_mut().and_then(|held| held.split(surplus)));
+                self.set_of_part(bytes);
                 Ok(())
             }
         }
@@ -114,11 +170,11 @@ impl Charge {
     /// Takes some of what is charged off, all of it at most: it is charged as long as the part is there.
     pub(crate) fn split(&mut self, bytes: usize) -> Charge {
         let bytes = bytes.min(self.bytes());
-        let part = |held: &mut Option<OwnedSemaphorePermit>| {
-            held.as_mut().and_then(|held| held.split(bytes))
-        };
-        let (held, held_of_part) = (part(&mut self.held), part(&mut self.held_of_part));
-        Charge { room: self.room.clone(), held, held_of_part }
+        let held = self.held.as_mut().and_then(|held| held.split(bytes));
+        self.set_of_part(self.bytes());
+        let part = Charge { held, ..self.beside() };
+        part.set_of_part(part.bytes());
+        part
     }
 
     /// Bytes that are charged, no more and no fewer, until the last clone of them is gone.
@@ -136,8 +192,11 @@ impl Charge {
 
 fn take(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
     let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let full = |_| ApiError::new(Kind::Full, "the gateway has no memory for this request now");
-    Arc::clone(room).try_acquire_many_owned(count).map_err(full)
+    Arc::clone(room).try_acquire_many_owned(count).map_err(|_| full())
+}
+
+fn full() -> ApiError {
+    ApiError::new(Kind::Full, "the gateway has no memory for this request now")
 }
 
 fn put(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {

@@ -28,6 +28,7 @@ mod read;
 pub mod request;
 mod service;
 mod settings;
+mod share_owner;
 mod sockets;
 mod state;
 pub mod who;

@@ -26,6 +26,7 @@ use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
 use crate::request::body::{collect, discard};
 use crate::request::{Allowed, NoRoute, Parameters, Route, Routed, TABLE, route, routed};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::{self, By, Visitor};
 use crate::{events, groups, instances, openapi, sockets};
@@ -306,7 +307,7 @@ async fn page(
                 Ok(()) => {
                     let inside = Inside::new(shared);
                     let page = pages.page(path, parts.uri.query(), named(visitor), &inside);
-                    charged(shared, page.await)
+                    charged(shared, parts, page.await)
                 }
                 Err(error) => Err(error),
             }
@@ -319,12 +320,12 @@ async fn page(
 }
 
 /// Charges a large page until its client has taken it: many that take nothing would hold as many of it.
-fn charged(shared: &Shared, page: Response<Bytes>) -> Result<Served, ApiError> {
+fn charged(shared: &Shared, parts: &Parts, page: Response<Bytes>) -> Result<Served, ApiError> {
     if page.body().len() <= PAGE_BYTES_FREE {
         return Ok(Served::Page(page));
     }
     let (head, body) = page.into_parts();
-    let body = Charge::new(&shared.reading).hold(body)?;
+    let body = Charge::new(&shared.reading.of(ShareOwner::of(parts))).hold(body)?;
     Ok(Served::Page(Response::from_parts(head, body)))
 }
 
@@ -428,7 +429,7 @@ async fn respond(
         }
         Route::Cluster(part) => view(shared, &part).await,
         Route::Records { topic, partition } => {
-            records(shared, &topic, partition, &parameters, &parts.headers).await
+            records(shared, &topic, partition, &parameters, parts).await
         }
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use pools::LeasePool;
 use serving::error::{ApiError, Kind};
 use serving::rights::{Deed, Lack, Role};
 use tokio::sync::{Mutex, watch};
@@ -18,6 +19,7 @@ use crate::instances::Instances;
 use crate::produce::{Keys, Topics};
 use crate::read::Lanes;
 use crate::settings::Settings;
+use crate::share_owner::ShareOwner;
 use crate::who::{By, Visitor, Who};
 
 /// How long it is believed whether brokers can be reached.
@@ -39,6 +41,8 @@ pub(crate) struct Shared {
     /// Requests with an `Idempotency-Key`.
     pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
+    /// Memory of WebSockets.
+    pub(crate) sockets: Arc<LeasePool<ShareOwner>>,
     pub(crate) instances: Arc<Instances>,
     /// Members of groups that records are pushed to.
     pub(crate) groups: Arc<Groups>,
@@ -67,6 +71,7 @@ impl Shared {
             counts: Counts::default(),
             groups: Arc::new(Groups::new(lane, Arc::clone(&events.counts))),
             events,
+            sockets: Arc::new(LeasePool::new(settings.memory_bytes / 4)),
             reading: bodies.half(),
             bodies,
             instances: Arc::new(Instances::new(

@@ -31,6 +31,7 @@ use crate::groups::{Acking, CHARGED_BYTES, Out, Session, Wanted, event_bytes_max
 use crate::lifetime::told_to_stop;
 use crate::produce::of_refusal;
 use crate::request::instances::check_name;
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 /// Bytes of events that are written at once; the id follows them.
@@ -72,10 +73,10 @@ pub(super) async fn open(
     if partitions > PARTITIONS_MAX {
         return Err(ApiError::new(Kind::Malformed, "more than 256 partitions in one stream"));
     }
-    let mut charge = Charge::new(&shared.reading);
+    let mut charge = Charge::new(&shared.reading.of(ShareOwner::of(parts)));
     charge.add(CHARGED_BYTES + WRITE_BYTES + LARGE_BYTES)?;
     let of_writing = charge.split(WRITE_BYTES + LARGE_BYTES);
-    let entry = shared.groups.enter(&group.group, false)?;
+    let entry = shared.groups.enter(ShareOwner::of(parts), &group.group, false)?;
     let wanted = Wanted {
         topics: asked.topics.iter().map(|topic| (*topic).to_owned()).collect(),
         from_earliest: group.from_earliest,

@@ -11,9 +11,11 @@ mod settling;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use client::metadata::Topic;
 use client::{Admin, PrivateLane};
+use pools::{Lease, LeasePool};
 use serving::error::{ApiError, Kind};
 use serving::events::ResumeId;
 use tokio::sync::mpsc;
@@ -21,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::events::Counts;
 use crate::produce::{LOOKUP_MAX, no_topic, unavailable};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 pub(crate) use acking::acknowledge;
@@ -42,6 +45,8 @@ pub(crate) struct AckById {
 /// All members.
 pub(crate) struct Groups {
     kept: Mutex<Kept>,
+    /// Places of members.
+    places: Arc<LeasePool<ShareOwner>>,
     /// Connections by which single records are read again.
     pub(crate) lane: Arc<PrivateLane>,
     /// What is counted of all that records are pushed to.
@@ -65,6 +70,7 @@ pub(crate) struct Entry {
     groups: Arc<Groups>,
     number: u64,
     asked: mpsc::Receiver<AckById>,
+    place: Lease<ShareOwner>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -76,7 +82,12 @@ impl std::fmt::Debug for Entry {
 impl Groups {
     /// None yet.
     pub(crate) fn new(lane: PrivateLane, counts: Arc<Counts>) -> Groups {
-        Groups { kept: Mutex::default(), lane: Arc::new(lane), counts }
+        Groups {
+            kept: Mutex::default(),
+            places: Arc::new(LeasePool::new(SESSIONS_MAX)),
+            lane: Arc::new(lane),
+            counts,
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -88,12 +99,14 @@ impl Groups {
         self.kept().seats.len()
     }
 
-    /// A place in a group. `is_exclusive`: for one that shares it with nobody.
+    /// A place in a group. `is_exclusive`: for one that shares it with nobody. Where all places are taken, an owner with
+    /// more of them than this one loses the one that was without progress for the longest time.
     ///
     /// # Errors
-    /// There are as many as there may be, or one of them shares the group with nobody.
+    /// There are as many as there may be and no owner has more, or one of them shares the group with nobody.
     pub(crate) fn enter(
         self: &Arc<Self>,
+        owner: ShareOwner,
         group: &str,
         is_exclusive: bool,
     ) -> Result<Entry, ApiError> {
@@ -102,17 +115,18 @@ impl Groups {
         if others.any(|other| is_exclusive || other.is_exclusive) {
             return Err(taken(group));
         }
-        if kept.seats.len() >= SESSIONS_MAX {
+        let place = self.places.admit(owner, 1, Instant::now()).ok_or_else(|| {
             let words = format!(
-                "this gateway has {SESSIONS_MAX} members of groups that records are pushed to, as many as it may"
+                "this gateway has {SESSIONS_MAX} members of groups that records are pushed to, as many as it may, and no \
+                 other client has more of them"
             );
-            return Err(ApiError::new(Kind::Full, words));
-        }
+            ApiError::new(Kind::Full, words)
+        })?;
         kept.next += 1;
         let number = kept.next;
         let (asks, asked) = mpsc::channel(ASKED_MAX);
         kept.seats.insert(number, Seat { group: group.to_owned(), is_exclusive, asks });
-        Ok(Entry { groups: Arc::clone(self), number, asked })
+        Ok(Entry { groups: Arc::clone(self), number, asked, place })
     }
 
     /// The members of a group, to be asked.
@@ -124,12 +138,18 @@ impl Groups {
 }
 
 impl Entry {
-    /// The next acknowledgement that came by HTTP.
-    pub(crate) async fn asked(&mut self) -> AckById {
-        match self.asked.recv().await {
-            Some(asked) => asked,
-            // The sender is kept as long as this is.
-            None => std::future::pending().await,
+    /// Notes that the client took messages or acknowledged some.
+    pub(crate) fn advance(&self) {
+        self.place.advance(Instant::now());
+    }
+
+    /// The next acknowledgement that came by HTTP. `None`: another client needs the place, and the member must leave.
+    pub(crate) async fn asked(&mut self) -> Option<AckById> {
+        let Entry { asked, place, .. } = self;
+        tokio::select! {
+            // The sender is kept as long as the entry.
+            Some(asked) = asked.recv() => Some(asked),
+            () = place.revoked() => None,
         }
     }
 }

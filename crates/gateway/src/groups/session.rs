@@ -233,6 +233,8 @@ impl Session {
                 }
                 Out::Notice(_) => {}
             }
+            self.charge.advance();
+            self.entry.advance();
             return Some((out, charge));
         }
     }
@@ -314,10 +316,18 @@ impl Session {
         self.reread(rereads);
         let wake_at = self.wake_at();
         tokio::select! {
-            AckById { id, tell } = self.entry.asked() => {
+            asked = self.entry.asked() => {
+                let Some(AckById { id, tell }) = asked else {
+                    let words = "clients with fewer members of groups need the place of this one: reconnect";
+                    return Err(Failure(words.to_owned()));
+                };
                 // Who asked may have gone.
                 let _ = tell.try_send(self.ack_by_id(&id));
                 Ok(())
+            }
+            () = self.charge.revoked() => {
+                let words = "clients with less memory need that of this member: reconnect";
+                Err(Failure(words.to_owned()))
             }
             (consumer, done) = finished(&mut self.work) => {
                 self.work = None;

@@ -19,6 +19,7 @@ use crate::produce::unavailable;
 use crate::request::body::collect;
 use crate::request::instances::{check_name, creation};
 use crate::request::{Parameters, Wish};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::Visitor;
 
@@ -55,6 +56,7 @@ pub(crate) async fn create(
     let owner = &*Visitor::of(parts).name;
     let mut charge = Charge::new(&shared.bodies);
     charge.add(INSTANCE_BYTES)?;
+    let owner = (owner, ShareOwner::of(parts));
     let name = shared.instances.make(shared.topics.cluster(), owner, group, creation, charge)?;
     let here =
         shared.instances.settings().advertised_url.as_deref().map(|url| url.trim_end_matches('/'));

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::Cluster;
+use pools::LeasePool;
 use serving::error::{ApiError, Kind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -15,6 +16,7 @@ use super::names::Names;
 use super::seat::Instance;
 use crate::charge::Charge;
 use crate::request::instances::Creation;
+use crate::share_owner::ShareOwner;
 
 /// The longest pause between two looks at all instances; a rebalance of a group waits for its members so long.
 const SWEEP_MAX: Duration = Duration::from_millis(250);
@@ -31,6 +33,8 @@ type Name = (String, String, String);
 pub(crate) struct Instances {
     settings: InstanceSettings,
     names: Arc<Names>,
+    /// Places of instances.
+    places: Arc<LeasePool<ShareOwner>>,
     kept: Mutex<Kept>,
 }
 
@@ -48,7 +52,8 @@ struct Kept {
 impl Instances {
     /// None yet, of this cluster.
     pub(crate) fn new(settings: InstanceSettings, cluster: Cluster) -> Instances {
-        Instances { settings, names: Arc::new(Names::new(cluster)), kept: Mutex::default() }
+        let places = Arc::new(LeasePool::new(settings.max));
+        Instances { settings, names: Arc::new(Names::new(cluster)), places, kept: Mutex::default() }
     }
 
     /// The names of the cluster's topics.
@@ -74,14 +79,15 @@ impl Instances {
         self.kept().by_name.len()
     }
 
-    /// Makes one, and tells its name.
+    /// Makes one, and tells its name. Where there are as many as there may be, a client with more of them than this one
+    /// loses the one that was not used for the longest time.
     ///
     /// # Errors
-    /// Its name is taken, or there are as many as there may be.
+    /// Its name is taken, or there are as many as there may be and no client has more.
     pub(super) fn make(
         self: &Arc<Self>,
         cluster: &Cluster,
-        owner: &str,
+        (owner, share_owner): (&str, ShareOwner),
         group: &str,
         creation: Creation,
         charge: Charge,
@@ -99,15 +105,16 @@ impl Instances {
             );
             return Err(ApiError::new(Kind::NameTaken, words));
         }
-        if kept.by_name.len() >= self.settings.max {
+        let place = self.places.admit(share_owner, 1, Instant::now()).ok_or_else(|| {
             let words = format!(
-                "this gateway has {} consumer instances, as many as it may (gateway.instances.max): delete one",
-                kept.by_name.len()
+                "this gateway has {} consumer instances, as many as it may (gateway.instances.max), and no other client has \
+                 more of them: delete one",
+                self.settings.max
             );
-            return Err(ApiError::new(Kind::Full, words));
-        }
+            ApiError::new(Kind::Full, words)
+        })?;
         let timeout = self.settings.timeout;
-        let instance = Instance::new(cluster, group, creation, timeout, charge);
+        let instance = Instance::new(cluster, group, creation, timeout, (charge, place));
         kept.by_name.insert(key, Arc::new(instance));
         kept.most = kept.most.max(kept.by_name.len());
         if !std::mem::replace(&mut kept.is_swept, true) {
@@ -168,7 +175,7 @@ impl Instances {
         }
         let mut kept = self.kept();
         let expired =
-            |_: &Name, instance: &mut Arc<Instance>| instance.is_idle_for(self.settings.timeout);
+            |_: &Name, instance: &mut Arc<Instance>| instance.must_end(self.settings.timeout);
         for (_, instance) in kept.by_name.extract_if(expired) {
             tokio::spawn(async move { instance.close().await });
         }

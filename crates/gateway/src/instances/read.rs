@@ -93,7 +93,8 @@ pub(super) async fn read(
     let until = Instant::now() + portion.wait;
     // Whoever finds no room is told at once. While it waits it holds none: there may be a thousand, and members of a group wait
     // for each other.
-    drop(portion.charged(&shared.reading, 0)?);
+    let room = shared.reading.of(instance.share_owner());
+    drop(portion.charged(&room, 0)?);
     loop {
         seat.keep_up(shared.instances.names()).await;
         let consumer = seat.consumer.as_mut().ok_or_else(no_instance)?;
@@ -102,7 +103,7 @@ pub(super) async fn read(
         let fetched = consumer.poll(left.min(SLICE)).await.map_err(|error| told(&error))?;
         let begun: Vec<_> =
             fetched.iter().map(|one| (one.partition.clone(), one.fetch_offset)).collect();
-        match write(consumer, portion, fetched, &shared.reading) {
+        match write(consumer, portion, fetched, &room) {
             Ok(Some(body)) => return Ok(Read { body, begun }),
             Ok(None) => {}
             Err(error) => {

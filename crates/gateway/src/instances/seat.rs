@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use client::{Cluster, Consumer, ConsumerConfig};
 use model::{Offset, TopicPartition};
+use pools::Lease;
 use serving::error::ApiError;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ use crate::charge::Charge;
 use crate::produce::LOOKUP_MAX;
 use crate::request::Embedded;
 use crate::request::instances::Creation;
+use crate::share_owner::ShareOwner;
 
 /// Bytes that a fetch asks a broker for.
 pub(super) const FETCH_BYTES: i32 = 256 * 1024;
@@ -41,6 +43,8 @@ pub(super) struct Instance {
     is_gone: AtomicBool,
     /// What it holds at rest.
     _charge: Charge,
+    /// Its place among all instances. The pool takes it back for clients with fewer instances.
+    place: Lease<ShareOwner>,
 }
 
 /// What one request at a time uses.
@@ -62,7 +66,7 @@ impl Instance {
         group: &str,
         creation: Creation,
         idle_max: Duration,
-        charge: Charge,
+        (charge, place): (Charge, Lease<ShareOwner>),
     ) -> Instance {
         let config = ConsumerConfig {
             offset_reset: creation.offset_reset,
@@ -90,12 +94,15 @@ impl Instance {
             used: Mutex::new(Instant::now()),
             is_gone: AtomicBool::new(false),
             _charge: charge,
+            place,
         }
     }
 
     /// Notes that a request uses it.
     pub(super) fn touch(&self) {
-        *self.used.lock().expect("no code under it panics") = Instant::now();
+        let now = Instant::now();
+        *self.used.lock().expect("no code under it panics") = now;
+        self.place.advance(now);
     }
 
     /// Waits for the turn to use it.
@@ -103,13 +110,22 @@ impl Instance {
         Arc::clone(&self.seat).lock_owned().await
     }
 
+    /// The client that made it.
+    pub(super) fn share_owner(&self) -> ShareOwner {
+        self.place.owner().clone()
+    }
+
     /// Whether it was deleted: a read that waits ends.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Whether no request has used it for so long, nor uses it now.
-    pub(super) fn is_idle_for(&self, time: Duration) -> bool {
+    /// Whether no request has used it for so long, nor uses it now; or whether another client needs its place.
+    pub(super) fn must_end(&self, idle_max: Duration) -> bool {
+        self.place.is_revoked() || self.is_idle_for(idle_max)
+    }
+
+    fn is_idle_for(&self, time: Duration) -> bool {
         let used = *self.used.lock().expect("no code under it panics");
         used.elapsed() >= time && self.seat.try_lock().is_ok()
     }

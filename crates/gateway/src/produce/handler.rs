@@ -20,6 +20,7 @@ use crate::request::cloud_events::{binary, is_binary};
 use crate::request::draft::Draft;
 use crate::request::wanted::{Reading, Wanted, raw, reading, wanted};
 use crate::request::{Parameters, Trace, idempotency_key, what_is_asked};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::Visitor;
 
@@ -156,7 +157,8 @@ impl Asked<'_> {
     ) -> Result<Sent, ApiError> {
         if let Some(key) = self.key {
             let asked = what_is_asked(self.parts.uri.query(), &self.parts.headers, body);
-            let keyed = Keyed { name: self.name(key), asked };
+            let owner = ShareOwner::of(self.parts);
+            let keyed = Keyed { name: self.name(key), owner, asked };
             return carry(shared, keyed, topic, job, read).await.map(Sent::Kept);
         }
         let topic = shared.topics.get(topic).await?;
@@ -172,7 +174,7 @@ impl Sent {
     /// The answer, once it is known.
     pub(super) async fn answer(self, shared: &Shared, job: &Job) -> Result<Answer, ApiError> {
         let (topic, slots) = match self {
-            Sent::Kept(carried) => return carried.answer().await,
+            Sent::Kept(carried) => return carried.answer(job).await,
             Sent::Slots(topic, slots) => (topic, slots),
         };
         if job.wanted.is_async {

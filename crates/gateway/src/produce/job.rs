@@ -15,11 +15,6 @@ use crate::answer::{Answer, Placed, offset, offsets};
 use crate::request::draft::Draft;
 use crate::request::wanted::Wanted;
 
-/// Bytes of an answer beside its records.
-const ANSWER_BYTES: usize = 512;
-/// Bytes of an answer for one record whose error has few words, beside names.
-const RECORD_BYTES: usize = 360;
-
 /// How an answer tells of records.
 #[derive(Debug)]
 pub(super) enum Style {
@@ -81,6 +76,25 @@ impl Job {
 
     /// The answer. Where no record was written for one and the same reason, that is the answer's.
     pub(super) fn answer(&self, outcomes: &[Outcome]) -> Result<Answer, ApiError> {
+        let answer = self.answer_again(outcomes, self.received_ms())?;
+        Ok(if self.wanted.is_timed { answer.timed(&self.times.header()) } else { answer })
+    }
+
+    /// Timestamp of records that have none in the request, if answers contain it, in milliseconds since 1970; else 0.
+    pub(super) fn received_ms(&self) -> i64 {
+        match &self.style {
+            Style::Reports(reports) => reports.received_ms,
+            Style::One | Style::List => 0,
+        }
+    }
+
+    /// The answer without the durations of this request. `received_ms`: [`Job::received_ms`] of the request that sent
+    /// the records.
+    pub(super) fn answer_again(
+        &self,
+        outcomes: &[Outcome],
+        received_ms: i64,
+    ) -> Result<Answer, ApiError> {
         if let Some(error) = self.shared_reason(outcomes) {
             return Err(error.clone());
         }
@@ -89,12 +103,11 @@ impl Job {
             broker: outcome.choice.and_then(|choice| choice.broker),
             result: outcome.result.as_ref().map(|landed| landed.offset).map_err(ApiError::clone),
         };
-        let answer = match (&self.style, outcomes) {
-            (Style::Reports(reports), _) => Answer::json(reports.written(outcomes)),
+        Ok(match (&self.style, outcomes) {
+            (Style::Reports(reports), _) => Answer::json(reports.written(outcomes, received_ms)),
             (Style::One, [one]) => offset(&placed(one)),
             (_, all) => offsets(all.iter().map(placed)),
-        };
-        Ok(if self.wanted.is_timed { answer.timed(&self.times.header()) } else { answer })
+        })
     }
 
     /// Why none of the records was written, if all have one reason and one answer.
@@ -105,15 +118,6 @@ impl Job {
             outcome.result.as_ref().is_err_and(|error| error.kind == first.kind)
         };
         (!has_answers && outcomes.iter().all(is_the_same)).then_some(first)
-    }
-
-    /// The most bytes of an answer for so many records, if its errors have few words.
-    pub(super) fn answer_bytes_max(&self, records: usize) -> usize {
-        let of_each = match &self.style {
-            Style::Reports(reports) => RECORD_BYTES + reports.about().size_bytes(),
-            Style::List | Style::One => RECORD_BYTES,
-        };
-        ANSWER_BYTES + of_each * records
     }
 }
 

@@ -1,18 +1,19 @@
 //! One read at the leader of a partition, tried again while another broker becomes the leader, and the connections for
 //! that.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::cluster::PrivateLane;
 use client::{ClientError, Cluster, Fetched, Once, read_once};
 use model::ErrorCode;
+use pools::{Lease, LeasePool};
 use serving::error::{ApiError, Kind};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::whereabouts::{is_gone, no_leader};
 use crate::produce::{no_topic, of_refusal, unavailable};
+use crate::share_owner::ShareOwner;
 
 /// Reads that wait for records, each of which holds a connection: a broker answers one connection in order.
 const WAITING_MAX: usize = 64;
@@ -25,8 +26,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Lanes {
     /// For what is answered at once.
     quick: PrivateLane,
-    /// A permit for each read that waits.
-    waiting: Semaphore,
+    /// Places of reads that wait.
+    waiting: Arc<LeasePool<ShareOwner>>,
     /// Those that no read waits on now. Invariant: nothing is under way on them.
     idle: Mutex<Vec<PrivateLane>>,
 }
@@ -36,7 +37,7 @@ impl Lanes {
     pub(crate) fn new(cluster: &Cluster) -> Lanes {
         Lanes {
             quick: cluster.private_lane(),
-            waiting: Semaphore::new(WAITING_MAX),
+            waiting: Arc::new(LeasePool::new(WAITING_MAX)),
             idle: Mutex::default(),
         }
     }
@@ -46,15 +47,38 @@ impl Lanes {
         attempts(cluster, &self.quick, wish).await
     }
 
-    /// Waits for records. `None` if no connection for that is free all the while.
+    /// Waits for records. `None` if no connection for that is free all the while, or if another client needs it: the
+    /// read may wait again.
     pub(super) async fn waiting(
         &self,
         cluster: &Cluster,
+        owner: &ShareOwner,
         wish: &Once,
     ) -> Option<Result<Fetched, ApiError>> {
         let until = Instant::now() + wish.wait;
-        let permit: SemaphorePermit<'_> =
-            timeout_at(until, self.waiting.acquire()).await.ok()?.ok()?;
+        let place = timeout_at(until, self.place(owner)).await.ok()?;
+        tokio::select! {
+            waited = self.wait(cluster, wish, until) => Some(waited),
+            () = place.revoked() => None,
+        }
+    }
+
+    /// A place among the reads that wait. A client with more of them than this one loses the oldest.
+    async fn place(&self, owner: &ShareOwner) -> Lease<ShareOwner> {
+        loop {
+            if let Some(place) = self.waiting.admit(owner.clone(), 1, std::time::Instant::now()) {
+                return place;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn wait(
+        &self,
+        cluster: &Cluster,
+        wish: &Once,
+        until: Instant,
+    ) -> Result<Fetched, ApiError> {
         let idle = self.idle.lock().expect("no code under it panics").pop();
         // One whose reader goes away meanwhile is not used again: the broker still waits on it.
         let lane = idle.unwrap_or_else(|| cluster.private_lane());
@@ -63,8 +87,7 @@ impl Lanes {
         if result.is_ok() {
             self.idle.lock().expect("no code under it panics").push(lane);
         }
-        drop(permit);
-        Some(result)
+        result
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::OffsetSpec;
 use client::Once;
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use model::{Offset, Timestamp, TopicPartition};
 use serving::error::{ApiError, Kind};
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::charge::Charge;
 use crate::request::Parameters;
 use crate::request::read::{Piece, Start, piece};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 /// Bytes that a read asks for which waits: it is answered with what comes first, and holds no more memory until then.
@@ -32,12 +33,13 @@ pub(crate) async fn records(
     topic: &str,
     partition: i32,
     parameters: &Parameters<'_>,
-    headers: &HeaderMap,
+    parts: &Parts,
 ) -> Result<Answer, ApiError> {
-    let piece = piece(parameters, headers)?;
+    let piece = piece(parameters, &parts.headers)?;
+    let owner = ShareOwner::of(parts);
     let partition = locate(shared, topic, partition).await?;
     let offset = begin(shared, &partition, &piece).await?;
-    let reading = read(shared, &partition, offset, &piece);
+    let reading = read(shared, &owner, &partition, offset, &piece);
     let read = tokio::select! {
         read = reading => read?,
         () = shared.stopped() => return Err(ApiError::new(Kind::Unavailable, "the gateway stops")),
@@ -78,6 +80,7 @@ struct Read {
 /// records) is passed.
 async fn read(
     shared: &Shared,
+    owner: &ShareOwner,
     partition: &TopicPartition,
     mut offset: Offset,
     piece: &Piece,
@@ -87,7 +90,7 @@ async fn read(
     let text_bytes_max = shared.reading.limit_bytes();
     let mut page =
         Page::new(piece.format.embedded, piece.records_max, piece.bytes_max, text_bytes_max);
-    let mut charge = Charge::new(&shared.reading);
+    let mut charge = Charge::new(&shared.reading.of(owner.clone()));
     let mut may_wait = false;
     loop {
         let wait = until.saturating_duration_since(Instant::now());
@@ -101,7 +104,7 @@ async fn read(
         };
         charge.set(bytes_max)?;
         let waited = match may_wait {
-            true => lanes.waiting(cluster, &wish).await,
+            true => lanes.waiting(cluster, owner, &wish).await,
             false => None,
         };
         let fetched = match waited {

@@ -19,6 +19,7 @@ use crate::lifetime::told_to_stop;
 use crate::produce::of_refusal;
 use crate::request::frames::{Said, said};
 use crate::request::instances::check_name;
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 /// A consumer that can begin.
@@ -41,16 +42,17 @@ impl std::fmt::Debug for Consuming {
 /// There is no such topic, or the subscription has its only consumer already.
 pub(super) async fn open(
     shared: &Arc<Shared>,
+    owner: ShareOwner,
     topic: &str,
     subscription: &str,
     query: &ConsumerQuery,
 ) -> Result<Consuming, ApiError> {
     check_name("subscription", subscription)?;
     existing(shared, topic).await?;
-    let mut charge = Charge::new(&shared.reading);
+    let mut charge = Charge::new(&shared.reading.of(owner.clone()));
     charge.add(CHARGED_BYTES)?;
     let is_exclusive = query.subscription == Subscription::Exclusive;
-    let entry = shared.groups.enter(subscription, is_exclusive)?;
+    let entry = shared.groups.enter(owner, subscription, is_exclusive)?;
     let cluster = shared.topics.cluster();
     if is_exclusive {
         check_empty(&Admin::new(cluster.clone()), subscription).await?;

@@ -2,9 +2,11 @@
 //! here.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pools::LeasePool;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::protocol::Message;
@@ -12,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use super::handshake::{Accepted, answer_to, head};
 use super::socket::{End, Limits, Socket, Turn};
 use crate::charge::Room;
+use crate::share_owner::ShareOwner;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
@@ -47,7 +50,9 @@ pub async fn echo<S: AsyncRead + AsyncWrite + Unpin>(
         takes_bytes: true,
     };
     let room = Room::new(usize::MAX);
-    let mut socket = Socket::new(stream, rest, limits, &room).await;
+    let lease =
+        Arc::new(LeasePool::new(usize::MAX)).open(ShareOwner::Unknown, std::time::Instant::now());
+    let mut socket = Socket::new(stream, rest, limits, &room, lease).await;
     let end = run(&mut socket).await.unwrap_or_else(|end| end);
     socket.close(&end).await;
     Ok(())

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
+use pools::Lease;
 use serving::error::{ApiError, Kind};
 use serving::events::{Form, Projection, Query};
 use serving::push::query::check_producer;
@@ -24,20 +25,18 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
 use crate::answer::Answer;
-use crate::charge::Charge;
 use crate::events::{self, Asked, Begin};
 use crate::produce::One;
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Route};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use consuming::Consuming;
 pub use echo::echo;
 use handshake::Accepted;
 use reading::Reading;
-use socket::{End, Limits, Socket};
+use socket::{End, Limits, SOCKET_BYTES, Socket};
 
-/// What every socket is charged for as long as it is there: its task, its buffers, and what is written ahead.
-const SOCKET_BYTES: usize = 32 * 1024;
 /// Bytes of what a client says that sends no records.
 const SAID_BYTES_MAX: usize = 64 * 1024;
 
@@ -46,7 +45,7 @@ const SAID_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct Opened {
     accepted: Accepted,
     work: Work,
-    charge: Charge,
+    lease: Lease<ShareOwner>,
 }
 
 /// What is done with it.
@@ -71,16 +70,22 @@ pub(crate) async fn open(
         Ok(accepted) => accepted,
         Err(answer) => return Ok(*answer),
     };
-    let sends = matches!(route, Route::SocketProducer { .. });
-    let mut charge = Charge::new(if sends { &shared.bodies } else { &shared.reading });
-    charge.add(SOCKET_BYTES)?;
+    let owner = ShareOwner::of(parts);
+    let lease = shared.sockets.admit(owner.clone(), SOCKET_BYTES, std::time::Instant::now());
+    let lease = lease.ok_or_else(|| {
+        let words = "WebSockets use all the memory that they may (a quarter of gateway.memory.bytes), and no other client \
+                     has more of them: close some";
+        ApiError::new(Kind::Full, words)
+    })?;
     let work = match route {
         Route::Socket { topics } => native(shared, topics, parameters).await?,
         Route::SocketReader { topic } => reader(shared, topic, parameters).await?,
         Route::SocketConsumer { topic, subscription } => {
             let query =
                 ConsumerQuery::read(parameters.iter()).map_err(|error| malformed(&error))?;
-            Work::Consume(Box::new(consuming::open(shared, topic, subscription, &query).await?))
+            Work::Consume(Box::new(
+                consuming::open(shared, owner, topic, subscription, &query).await?,
+            ))
         }
         Route::SocketProducer { topic } => {
             check_producer(parameters.iter()).map_err(|error| malformed(&error))?;
@@ -90,7 +95,7 @@ pub(crate) async fn open(
         }
         _ => unreachable!("only these routes lead here"),
     };
-    Ok(Answer::socket(Opened { accepted, work, charge }))
+    Ok(Answer::socket(Opened { accepted, work, lease }))
 }
 
 fn malformed(error: &impl ToString) -> ApiError {
@@ -140,7 +145,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Opened { accepted, work, charge } = opened;
+    let Opened { accepted, work, lease } = opened;
     let _counted = shared.counts.sockets.raised();
     let head = handshake::head(&accepted);
     if stream.write_all(head.as_bytes()).await.is_err() {
@@ -151,8 +156,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Work::Read(_) | Work::Consume(_) => SAID_BYTES_MAX,
     };
     let room = match work {
-        Work::Read(_) | Work::Consume(_) => &shared.reading,
-        Work::Produce(_) => &shared.bodies,
+        Work::Read(_) | Work::Consume(_) => shared.reading.of(lease.owner().clone()),
+        Work::Produce(_) => shared.bodies.clone(),
     };
     let events = shared.events.settings;
     let limits = Limits {
@@ -161,7 +166,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         ping_every: events.ping_every,
         takes_bytes: false,
     };
-    let mut socket = Socket::new(stream, read, limits, room).await;
+    let mut socket = Socket::new(stream, read, limits, &room, lease).await;
     let end: End = match work {
         Work::Read(reading) => reading::serve(&mut socket, *reading, &shared, &mut stopped).await,
         Work::Consume(consuming) => {
@@ -170,5 +175,4 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Work::Produce(one) => producing::serve(&mut socket, one, &shared, &mut stopped).await,
     };
     socket.close(&end).await;
-    drop(charge);
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
+use pools::Lease;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -19,6 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
 
 use super::line::{Line, NoMemory};
 use crate::charge::{Charge, Room};
+use crate::share_owner::ShareOwner;
 
 /// Bytes that wait to be written before no more are put behind them.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -34,6 +36,10 @@ const PONGS_MAX: u32 = 64;
 const SILENT_PINGS: u32 = 3;
 /// How long the last word may take, and the client's answer to it.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// Memory of a socket that waits, in bytes: its task, its reader or producer, the connection, and both buffers.
+pub(super) const SOCKET_BYTES: usize = 24 * 1024;
+/// Steps in which a larger buffer for writing is charged.
+const STEP_BYTES: usize = 8 * 1024;
 /// Bytes of the words in a last frame (RFC 6455, 5.5).
 const WORDS_BYTES_MAX: usize = 123;
 
@@ -123,6 +129,10 @@ pub(crate) struct Socket<S> {
     ahead_bytes: usize,
     /// What is written ahead beyond what every connection is charged for.
     charge: Charge,
+    /// Memory of the socket itself. The pool takes it back for clients with fewer sockets.
+    lease: Lease<ShareOwner>,
+    /// The most bytes that were ahead at a time: the library keeps a buffer of that size.
+    peak_bytes: usize,
     heard_at: Instant,
     ping_at: Instant,
     /// Since the last ping of ours.
@@ -133,7 +143,13 @@ pub(crate) struct Socket<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// A socket of which the handshake is done. `read`: what the client has sent behind it already.
-    pub(crate) async fn new(stream: S, read: Bytes, limits: Limits, room: &Room) -> Socket<S> {
+    pub(crate) async fn new(
+        stream: S,
+        read: Bytes,
+        limits: Limits,
+        room: &Room,
+        lease: Lease<ShareOwner>,
+    ) -> Socket<S> {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(WRITE_BYTES)
@@ -149,6 +165,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             is_dirty: false,
             ahead_bytes: 0,
             charge: Charge::new(room),
+            lease,
+            peak_bytes: WRITE_BYTES,
             heard_at: now,
             ping_at: now + limits.ping_every,
             pings: 0,
@@ -179,12 +197,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// The same with any message.
     pub(super) fn put_message(&mut self, message: Message) -> Result<(), End> {
         let ahead = self.ahead_bytes + message.len();
+        self.keep_buffer(ahead)?;
         // One text may be as large as a record: what every connection may hold is charged with it, and the rest here.
         if self.charge.set(ahead.saturating_sub(AHEAD_BYTES)).is_err() {
             return Err(End::later("the gateway has no memory for the next message now"));
         }
         self.ahead_bytes = ahead;
         self.send(message)
+    }
+
+    /// Charges a buffer for this many bytes until the socket ends.
+    fn keep_buffer(&mut self, bytes: usize) -> Result<(), End> {
+        if bytes <= self.peak_bytes {
+            return Ok(());
+        }
+        let peak_bytes = bytes.next_multiple_of(STEP_BYTES);
+        let grown = SOCKET_BYTES + 2 * (peak_bytes - WRITE_BYTES);
+        if !self.lease.try_set(grown, std::time::Instant::now()) {
+            return Err(End::later("the gateway has no memory for the next message now"));
+        }
+        self.peak_bytes = peak_bytes;
+        Ok(())
     }
 
     fn send(&mut self, message: Message) -> Result<(), End> {
@@ -202,6 +235,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>, hears: bool) -> Poll<Result<Turn, End>> {
+        if self.lease.poll_revoked(cx).is_ready() {
+            let words = "clients with fewer WebSockets need the memory of this one: reconnect";
+            return Poll::Ready(Err(End::later(words)));
+        }
         if self.is_dirty {
             match Pin::new(&mut self.stream).poll_flush(cx) {
                 Poll::Ready(Ok(())) => {
@@ -237,6 +274,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn was_taken(&mut self) {
+        if self.ahead_bytes > 0 {
+            self.lease.advance(std::time::Instant::now());
+        }
         (self.is_dirty, self.ahead_bytes, self.pongs) = (false, 0, 0);
         // To hold less always succeeds.
         let _ = self.charge.set(0);
@@ -246,7 +286,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.heard_at = Instant::now();
         let line = self.stream.get_mut();
         match &message {
-            Message::Text(_) | Message::Binary(_) => line.message_is_whole(),
+            Message::Text(_) | Message::Binary(_) => {
+                line.message_is_whole();
+                self.lease.advance(std::time::Instant::now());
+            }
             // It may come between two parts of a message, of which what has come is still there.
             control => line.was_control(control.len()),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::fixture::PATIENCE;
@@ -35,6 +35,13 @@ pub struct Connection {
     read: Vec<u8>,
 }
 
+/// Connects from this address of the machine.
+pub async fn connect_from(source: SocketAddr, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(source).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
 async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what}: not in time"))
 }
@@ -42,6 +49,11 @@ async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
 impl Connection {
     pub async fn open(address: SocketAddr) -> Connection {
         Connection { stream: TcpStream::connect(address).await.unwrap(), read: Vec::new() }
+    }
+
+    /// A connection that begins at this address of the machine.
+    pub async fn open_from(source: SocketAddr, address: SocketAddr) -> Connection {
+        Connection { stream: connect_from(source, address).await, read: Vec::new() }
     }
 
     /// Sends these bytes.

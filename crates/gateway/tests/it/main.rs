@@ -20,6 +20,7 @@ mod producing;
 mod pushing;
 mod reading;
 mod refusing;
+mod shares;
 mod slow_readers;
 mod stopping;
 mod strangers;

@@ -8,6 +8,7 @@ use model::{Offset, TopicPartition};
 
 use crate::event_stream::{EventStream, Said};
 use crate::fixture::World;
+use crate::http::request;
 use crate::websocket_client::WebSocket;
 
 /// Values of 1 KiB, so that some thousands fill every buffer on the way.
@@ -261,21 +262,25 @@ async fn a_reader_that_falls_behind_further_than_it_wants_is_closed() {
 async fn readers_that_take_all_of_their_memory_leave_that_of_producers() {
     let world = World::start_with(|settings| Settings { memory_bytes: 1 << 20, ..settings }).await;
     world.create("t", 1, &[]).await;
-    let address = world.gateway.address();
-    let mut sockets = Vec::new();
-    while let Ok(socket) = WebSocket::ask(address, "/ws/topics/t", &[]).await {
-        sockets.push(socket);
-    }
-    assert!(!sockets.is_empty());
+    world.create("silent", 1, &[]).await;
     let mut connection = world.connect().await;
     let read = "/topics/t/partitions/0/records?offset=0&max_bytes=1000";
+    let mut waiting = Vec::new();
+    // Each is charged 64 KiB, from some moment on, and is not answered while its topic is empty.
+    while connection.get(read).await.status != 429 {
+        assert!(waiting.len() < 100, "reads that wait are charged");
+        let mut reader = world.connect().await;
+        let wait = "/topics/silent/partitions/0/records?offset=0&timeout=30000&max_bytes=65536";
+        reader.send(request("GET", wait, &[], b"")).await;
+        waiting.push(reader);
+    }
     let body = vec![b'v'; 60 * 1024];
     for _ in 0..3 {
         assert_eq!(connection.get(read).await.status, 429);
         let produced = connection.ask("POST", "/topics/t/raw", &[], &body).await;
         assert_eq!(produced.status, 200, "{produced:?}");
     }
-    drop(sockets);
+    drop(waiting);
     let free_again = async { while connection.get(read).await.status != 200 {} };
     tokio::time::timeout(crate::fixture::PATIENCE, free_again).await.expect("memory that is free");
     world.stop().await;

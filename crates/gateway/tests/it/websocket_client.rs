@@ -31,7 +31,15 @@ pub async fn handshake(
     target: &str,
     headers: &[(&str, &str)],
 ) -> Result<(TcpStream, Vec<u8>), Refused> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    handshake_on(TcpStream::connect(address).await.unwrap(), target, headers).await
+}
+
+/// The same on a connection that there is.
+pub async fn handshake_on(
+    mut stream: TcpStream,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> Result<(TcpStream, Vec<u8>), Refused> {
     let mut head = format!("GET {target} HTTP/1.1\r\n");
     let usual = [
         ("host", "localhost"),

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// A number that stands for what a request asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u128);
 
 /// Makes fingerprints. Without its key no stranger can find two requests with one fingerprint.

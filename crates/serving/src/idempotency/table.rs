@@ -1,24 +1,26 @@
 //! The table of keys. Read [`Table::begin`], then [`Table::finish`] and [`Table::abandon`].
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
+use pools::{Content, MemoryLoan, PoolShare, SharedPool};
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, Seal};
 
-/// What an entry takes beside the bytes of its name and of its outcome.
-const ENTRY_BYTES: usize = 200;
-/// What a request that waits takes.
-const WAITING_BYTES: usize = 64;
+/// Memory of an entry beside its outcome, in bytes: of the maps, that may be half empty, and of the entry itself.
+const ENTRY_BYTES: usize = 304;
+/// Memory of a request that waits, in bytes.
+const WAITING_BYTES: usize = 128;
 
 /// How much is remembered, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Keys.
     pub entries_max: usize,
-    /// Bytes of names, outcomes and requests that wait.
+    /// Bytes of keys, outcomes and requests that wait. An owner leaves a quarter of the free ones to the next owner.
     pub bytes_max: usize,
     /// How long a key is known after its request was decided.
     pub kept: Duration,
@@ -42,8 +44,9 @@ pub struct Name {
 }
 
 impl Name {
-    fn size_bytes(&self) -> usize {
-        self.principal.len() + self.path.len() + self.key.len()
+    /// The name as the table keeps it: two names have one with a chance of 2^-128, and no client can find them.
+    pub fn sealed(&self, seal: &Seal) -> Fingerprint {
+        seal.fingerprint(&[self.principal.as_bytes(), self.path.as_bytes(), self.key.as_bytes()])
     }
 }
 
@@ -65,13 +68,12 @@ pub enum Begin<O> {
 /// The right, and the duty, to say what became of a request.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a key whose request is never decided holds all that come with it"]
-pub struct Ticket(Arc<Name>);
+pub struct Ticket(Fingerprint);
 
-struct Entry<O, W> {
+struct Entry<P: Clone + Eq + Hash, O, W> {
     fingerprint: Fingerprint,
-    /// Bytes that it is charged for. Invariant: the sum over all entries is the table's.
-    bytes: usize,
-    /// Of these, set aside for the outcome while that is not known.
+    share: PoolShare<P>,
+    /// Bytes of the share that are set aside for the outcome while that is not known.
     outcome_bytes: usize,
     state: State<O, W>,
 }
@@ -81,19 +83,22 @@ enum State<O, W> {
     Decided(O),
 }
 
-/// Keys with what became of their requests. `O` is an outcome, `W` whatever the host needs to wake a request that waits.
-pub struct Table<O, W> {
+/// Keys with what became of their requests. `P` is an owner, a user or an address; `O` an outcome; `W` whatever the host
+/// needs to wake a request that waits.
+pub struct Table<P: Clone + Eq + Hash, O, W> {
     limits: Limits,
-    entries: HashMap<Arc<Name>, Entry<O, W>>,
+    pool: Arc<SharedPool<P>>,
+    /// By the sealed names of their keys.
+    entries: HashMap<Fingerprint, Box<Entry<P, O, W>>>,
     /// Keys that were decided, with the moment from which on they are unknown. Invariant: in that order.
-    decided: VecDeque<(Moment, Arc<Name>)>,
-    bytes: usize,
+    decided: VecDeque<(Moment, Fingerprint)>,
 }
 
-impl<O: Clone, W> Table<O, W> {
+impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
     /// An empty table.
-    pub fn new(limits: Limits) -> Table<O, W> {
-        Table { limits, entries: HashMap::new(), decided: VecDeque::new(), bytes: 0 }
+    pub fn new(limits: Limits) -> Table<P, O, W> {
+        let pool = Arc::new(SharedPool::new(limits.bytes_max, Content::Lasting));
+        Table { limits, pool, entries: HashMap::new(), decided: VecDeque::new() }
     }
 
     /// How many keys are known.
@@ -108,45 +113,44 @@ impl<O: Clone, W> Table<O, W> {
 
     /// Bytes that are charged.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.pool.used_bytes()
     }
 
-    /// A request came. `outcome_bytes_max`: what its outcome may take, set aside now so that there is room for it when
+    /// A request of `owner` came. `outcome_bytes_max`: what its outcome may take, set aside now so that there is room for it when
     /// the request cannot be taken back any more. `waiter` is asked for if the request must wait.
     pub fn begin(
         &mut self,
         now: Moment,
-        name: Name,
+        name: Fingerprint,
+        owner: P,
         fingerprint: Fingerprint,
         outcome_bytes_max: usize,
         waiter: impl FnOnce() -> W,
     ) -> Begin<O> {
         self.expire(now);
-        let room = self.limits.bytes_max.saturating_sub(self.bytes);
+        let has_room = self.pool.free_bytes() >= WAITING_BYTES;
         if let Some(entry) = self.entries.get_mut(&name) {
             if entry.fingerprint != fingerprint {
                 return Begin::OtherRequest;
             }
             return match &mut entry.state {
                 State::Decided(outcome) => Begin::Replay(outcome.clone()),
-                State::Going { .. } if room < WAITING_BYTES => Begin::Full,
+                State::Going { .. } if !has_room => Begin::Full,
                 State::Going { waiting } => {
                     waiting.push(waiter());
-                    entry.bytes += WAITING_BYTES;
-                    self.bytes += WAITING_BYTES;
+                    entry.share.set_bytes(entry.share.bytes() + WAITING_BYTES);
                     Begin::Wait
                 }
             };
         }
-        let bytes = ENTRY_BYTES + name.size_bytes() + outcome_bytes_max;
-        if self.entries.len() >= self.limits.entries_max || bytes > room {
+        if self.entries.len() >= self.limits.entries_max {
             return Begin::Full;
         }
-        let name = Arc::new(name);
+        let held = self.pool.hold(owner, ENTRY_BYTES + outcome_bytes_max, 0);
+        let Ok(share) = held else { return Begin::Full };
         let state = State::Going { waiting: Vec::new() };
-        let entry = Entry { fingerprint, bytes, outcome_bytes: outcome_bytes_max, state };
-        self.entries.insert(Arc::clone(&name), entry);
-        self.bytes += bytes;
+        let entry = Entry { fingerprint, share, outcome_bytes: outcome_bytes_max, state };
+        self.entries.insert(name, Box::new(entry));
         Begin::Send(Ticket(name))
     }
 
@@ -167,9 +171,8 @@ impl<O: Clone, W> Table<O, W> {
             unreachable!("a ticket is there once");
         };
         let freed = entry.outcome_bytes - outcome_bytes + waiting.len() * WAITING_BYTES;
-        entry.bytes -= freed;
+        entry.share.set_bytes(entry.share.bytes() - freed);
         entry.outcome_bytes = outcome_bytes;
-        self.bytes -= freed;
         let until = now.plus(self.limits.kept);
         assert!(self.decided.back().is_none_or(|(last, _)| *last <= until), "time goes forward");
         self.decided.push_back((until, name));
@@ -181,7 +184,6 @@ impl<O: Clone, W> Table<O, W> {
     pub fn abandon(&mut self, ticket: Ticket) -> Vec<W> {
         let Ticket(name) = ticket;
         let entry = self.entries.remove(&name).expect("a key with a ticket stays");
-        self.bytes -= entry.bytes;
         match entry.state {
             State::Going { waiting } => waiting,
             State::Decided(_) => unreachable!("a ticket is there once"),
@@ -191,8 +193,7 @@ impl<O: Clone, W> Table<O, W> {
     /// Forgets keys whose requests were decided long enough ago.
     pub fn expire(&mut self, now: Moment) {
         while let Some((_, name)) = self.decided.pop_front_if(|(until, _)| *until <= now) {
-            let entry = self.entries.remove(&name).expect("what was decided stays until then");
-            self.bytes -= entry.bytes;
+            self.entries.remove(&name).expect("a decided key stays until then");
         }
     }
 }

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use model::Moment;
 use proptest::prelude::*;
-use serving::idempotency::{Begin, Fingerprint, Limits, Name, Table, Ticket};
+use serving::idempotency::{Begin, Fingerprint, Limits, Name, Seal, Table, Ticket};
 
-type Outcomes = Table<u32, u32>;
+type Outcomes = Table<&'static str, u32, u32>;
 
 fn name(key: u8) -> Name {
     Name { principal: "ann".to_owned(), path: "/topics/t".to_owned(), key: key.to_string() }
 }
 
+fn sealed(name: &Name) -> Fingerprint {
+    name.sealed(&Seal::new([1, 2]))
+}
+
 fn begin(table: &mut Outcomes, now: Moment, key: u8, body: u128, waiter: u32) -> Begin<u32> {
-    table.begin(now, name(key), Fingerprint(body), 100, || waiter)
+    table.begin(now, sealed(&name(key)), "ann", Fingerprint(body), 100, || waiter)
 }
 
 fn sent(begin: Begin<u32>) -> Ticket {
@@ -56,7 +60,10 @@ fn a_key_of_another_user_or_path_is_another_key() {
     names[1].principal = "bob".to_owned();
     names[2].path = "/topics/u".to_owned();
     for name in names {
-        assert!(matches!(table.begin(NOW, name, Fingerprint(0), 0, || 0), Begin::Send(_)));
+        assert!(matches!(
+            table.begin(NOW, sealed(&name), "ann", Fingerprint(0), 0, || 0),
+            Begin::Send(_)
+        ));
     }
 }
 
@@ -97,15 +104,36 @@ fn a_full_table_takes_no_key_and_forgets_none() {
 
 #[test]
 fn room_for_the_outcome_is_set_aside_at_the_beginning() {
-    let limits = Limits { bytes_max: 1000, ..Limits::default() };
+    let limits = Limits { bytes_max: 4000, ..Limits::default() };
     let mut table = Outcomes::new(limits);
-    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 1000, || 0), Begin::Full);
-    let ticket = sent(table.begin(NOW, name(1), Fingerprint(0), 700, || 0));
-    assert_eq!(table.begin(NOW, name(2), Fingerprint(0), 700, || 0), Begin::Full);
-    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 700, || 0), Begin::Wait);
-    assert_eq!(table.begin(NOW, name(1), Fingerprint(0), 700, || 0), Begin::Full);
+    let begin = |table: &mut Outcomes, key, bytes| {
+        table.begin(NOW, sealed(&name(key)), "ann", Fingerprint(0), bytes, || 0)
+    };
+    assert_eq!(begin(&mut table, 1, 4000), Begin::Full);
+    let ticket = sent(begin(&mut table, 1, 2600));
+    assert_eq!(begin(&mut table, 2, 2600), Begin::Full);
+    let waiting = std::iter::from_fn(|| (begin(&mut table, 1, 0) == Begin::Wait).then_some(()));
+    assert!((1..20).contains(&waiting.count()), "requests that wait are charged");
+    assert_eq!(begin(&mut table, 1, 0), Begin::Full);
     table.finish(ticket, NOW, 1, 10);
-    let _ticket = sent(table.begin(NOW, name(2), Fingerprint(0), 500, || 0));
+    let _ticket = sent(begin(&mut table, 2, 2000));
+}
+
+#[test]
+fn an_owner_leaves_room_for_the_keys_of_the_next_one() {
+    let mut table = Outcomes::new(Limits::default());
+    let mut begin = |owner, key: u128| {
+        match table.begin(NOW, Fingerprint(key), owner, Fingerprint(0), 100, || 0) {
+            Begin::Send(ticket) => drop(table.finish(ticket, NOW, 1, 40)),
+            Begin::Full => return false,
+            other => panic!("{other:?}"),
+        }
+        true
+    };
+    let of_ann = (0..).take_while(|key| begin("ann", *key)).count();
+    let of_bob = (0..).take_while(|key| begin("bob", 1 << 64 | key)).count();
+    assert!(of_ann > 30_000, "{of_ann}");
+    assert!(of_bob >= of_ann / 5, "{of_bob} beside {of_ann}");
 }
 
 /// A step of the model.

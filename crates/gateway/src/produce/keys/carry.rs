@@ -7,11 +7,13 @@ use serving::idempotency::Name;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::held::{Begun, Held};
-use crate::answer::{Answer, Kept};
+use super::held::{Begun, Held, Kept};
+use super::outcomes::KeptOutcomes;
+use crate::answer::{Answer, failed};
 use crate::produce::handler::Read;
 use crate::produce::job::Job;
 use crate::produce::sending::{ANSWER_MAX, Outcome, settle_all};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 /// In place of words that are too long to be kept.
@@ -20,6 +22,7 @@ const SHORT: &str = "refused: the code says why";
 /// A request with a key.
 pub(in crate::produce) struct Keyed<'a> {
     pub(in crate::produce) name: Name,
+    pub(in crate::produce) owner: ShareOwner,
     /// What it asks, in parts.
     pub(in crate::produce) asked: Vec<&'a [u8]>,
 }
@@ -40,16 +43,29 @@ pub(in crate::produce) enum Carried {
 }
 
 impl Carried {
-    /// The answer, once it is known, or that it is not known in time.
-    pub(in crate::produce) async fn answer(self) -> Told {
+    /// The answer, once it is known, or that it is not known in time. `job`: of this request, which is the same as the
+    /// first one's.
+    pub(in crate::produce) async fn answer(self, job: &Job) -> Told {
         match self {
-            Carried::Known(kept) => Ok(kept.replayed()),
+            Carried::Known(kept) => Ok(replay(&kept, job)),
             Carried::Going { told, deadline } => match timeout_at(deadline, told).await {
                 Ok(Ok(told)) => told,
                 Ok(Err(_)) | Err(_) => Err(not_known_yet()),
             },
         }
     }
+}
+
+/// The answer to a request that was decided before.
+fn replay(kept: &Kept, job: &Job) -> Answer {
+    let told = match kept {
+        Kept::Failed(error) => Err(error.clone()),
+        Kept::Outcomes(outcomes) => {
+            let (received_ms, outcomes) = outcomes.outcomes();
+            job.answer_again(&outcomes, received_ms)
+        },
+    };
+    told.unwrap_or_else(|error| failed(&error)).replayed()
 }
 
 /// Carries the request out, unless another one with its key was before it: then that one's answer is the answer.
@@ -68,7 +84,7 @@ pub(in crate::produce) async fn carry(
         drafts.len()
     };
     loop {
-        let begun = shared.keys.begin(&keyed.name, &keyed.asked, job.answer_bytes_max(records))?;
+        let begun = shared.keys.begin(&keyed, KeptOutcomes::bytes_max(records))?;
         match begun {
             Begun::Known(kept) => return Ok(Carried::Known(kept)),
             Begun::Another(told) => match timeout_at(deadline, told).await {
@@ -107,13 +123,14 @@ async fn send(
     job.begin();
     let drafts = read()?;
     let slots = job.send(&shared.topics, &topic, way, &drafts);
-    let answer_bytes_max = job.answer_bytes_max(drafts.len());
+    let kept_bytes_max = KeptOutcomes::bytes_max(drafts.len());
     let owed = held.sent();
     let (shared, job, topic) = (Arc::clone(shared), Arc::clone(job), Arc::clone(&topic));
     tokio::spawn(async move {
         let outcomes = settle_all(&shared.topics, &topic, slots).await;
         let is_open = is_written_or_unknown(&outcomes);
-        let (told, kept) = answered(&job, outcomes, answer_bytes_max);
+        let told = job.answer(&outcomes);
+        let kept = keep(outcomes, job.received_ms(), kept_bytes_max);
         match is_open {
             true => owed.decided(&kept),
             false => owed.nothing_written(),
@@ -132,14 +149,13 @@ fn is_written_or_unknown(outcomes: &[Outcome]) -> bool {
     })
 }
 
-/// The answer to the first request, and what is kept for others: the same, unless its words are too long.
-fn answered(job: &Job, outcomes: Vec<Outcome>, bytes_max: usize) -> (Told, Kept) {
-    let told = job.answer(&outcomes);
-    let mut kept = Kept::of(&told);
-    if kept.size_bytes() > bytes_max {
-        kept = Kept::of(&job.answer(&shorten(outcomes)));
+/// What is kept for other requests: the outcomes, without the words of errors if those are too long.
+fn keep(outcomes: Vec<Outcome>, received_ms: i64, bytes_max: usize) -> Kept {
+    let kept = KeptOutcomes::of(&outcomes, received_ms);
+    match kept.size_bytes() > bytes_max {
+        true => Kept::Outcomes(KeptOutcomes::of(&shorten(outcomes), received_ms)),
+        false => Kept::Outcomes(kept),
     }
-    (told, kept)
 }
 
 /// The outcomes without words of any length.
@@ -160,21 +176,27 @@ mod tests {
     use crate::request::wanted::Wanted;
 
     #[test]
-    fn what_is_kept_has_the_room_that_was_set_aside() {
+    fn kept_outcomes_have_the_room_that_was_set_aside() {
         let wanted = Wanted { pair: Pair::default(), is_async: false, is_timed: false };
         let job = Job::new(None, wanted, Style::List);
-        let choice = Some(Choice { partition: i32::MAX, broker: Some(i32::MAX) });
-        let landed = Landed { offset: i64::MAX, appended_ms: Some(i64::MAX) };
+        let choice = |at| Some(Choice { partition: i32::MIN + at, broker: Some(i32::MAX) });
         let lost = ApiError::new(Kind::Undecided, "\0".repeat(10_000));
         for count in [1, 2, 1000] {
-            let mut outcomes = vec![Outcome { choice, result: Err(lost.clone()) }; count];
-            let bytes_max = job.answer_bytes_max(count);
-            let (told, kept) = answered(&job, outcomes.clone(), bytes_max);
-            assert!(told.unwrap_err().message.len() == 10_000, "the first client hears it all");
+            let mut outcomes: Vec<Outcome> = (0..count)
+                .map(|at| Outcome { choice: choice(at), result: Err(lost.clone()) })
+                .collect();
+            let bytes_max = KeptOutcomes::bytes_max(outcomes.len());
+            assert_eq!(job.answer(&outcomes).unwrap_err().message.len(), 10_000);
+            let kept = keep(outcomes.clone(), i64::MIN, bytes_max);
             assert!(kept.size_bytes() <= bytes_max, "{count}: {}", kept.size_bytes());
-            outcomes[0].result = Ok(landed);
-            let (_, kept) = answered(&job, outcomes, bytes_max);
+            assert_eq!(replay(&kept, &job).status(), 504);
+            for (at, outcome) in outcomes.iter_mut().enumerate() {
+                let number = i64::MAX - 3 * at as i64;
+                outcome.result = Ok(Landed { offset: number, appended_ms: Some(-number) });
+            }
+            let kept = keep(outcomes, i64::MIN, bytes_max);
             assert!(kept.size_bytes() <= bytes_max, "{count}: {}", kept.size_bytes());
+            assert_eq!(replay(&kept, &job).status(), 200);
         }
     }
 }

@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use model::Moment;
 use serving::error::{ApiError, Kind};
-use serving::idempotency::{Begin, Limits, Name, Seal, Table, Ticket};
+use serving::idempotency::{Begin, Limits, Seal, Table, Ticket};
 use tokio::sync::oneshot;
 
-use crate::answer::Kept;
+use super::carry::Keyed;
+use super::outcomes::KeptOutcomes;
+use crate::share_owner::ShareOwner;
 
 /// The part of the gateway's memory that keys may take, beside what requests may.
 const MEMORY_PART: usize = 8;
@@ -17,9 +19,30 @@ const MEMORY_PART: usize = 8;
 /// Who waits is told what is kept; or, by a sender that is dropped, that nothing was carried out.
 type Waiter = oneshot::Sender<Kept>;
 
+/// What is kept for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::produce) enum Kept {
+    /// The request failed as a whole.
+    Failed(ApiError),
+    /// What became of its records.
+    Outcomes(KeptOutcomes),
+}
+
+impl Kept {
+    /// Memory that it takes, in bytes.
+    pub(super) fn size_bytes(&self) -> usize {
+        match self {
+            Kept::Failed(error) => error.message.len(),
+            Kept::Outcomes(outcomes) => outcomes.size_bytes(),
+        }
+    }
+}
+
+type OutcomeTable = Table<ShareOwner, Kept, Waiter>;
+
 /// Keys with what became of their requests.
 pub(crate) struct Keys {
-    table: Mutex<Table<Kept, Waiter>>,
+    table: Mutex<OutcomeTable>,
     seal: Seal,
     began: Instant,
     replayed: AtomicU64,
@@ -50,7 +73,7 @@ impl Keys {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table<Kept, Waiter>> {
+    fn table(&self) -> MutexGuard<'_, OutcomeTable> {
         self.table.lock().expect("no code under it panics")
     }
 
@@ -59,14 +82,14 @@ impl Keys {
         Moment::START.plus(self.began.elapsed())
     }
 
-    /// A request came that asks `asked`, whose answer takes `answer_bytes_max` at most.
+    /// A request came whose outcomes take `bytes_max` at most.
     pub(super) fn begin(
         self: &Arc<Keys>,
-        name: &Name,
-        asked: &[&[u8]],
-        answer_bytes_max: usize,
+        keyed: &Keyed<'_>,
+        bytes_max: usize,
     ) -> Result<Begun, ApiError> {
-        let fingerprint = self.seal.fingerprint(asked);
+        let fingerprint = self.seal.fingerprint(&keyed.asked);
+        let (name, owner) = (keyed.name.sealed(&self.seal), keyed.owner.clone());
         let mut waits = None;
         let waiter = || {
             let (waiter, told) = oneshot::channel();
@@ -76,7 +99,7 @@ impl Keys {
         let begun = {
             let mut table = self.table();
             let now = self.now();
-            table.begin(now, name.clone(), fingerprint, answer_bytes_max, waiter)
+            table.begin(now, name, owner, fingerprint, bytes_max, waiter)
         };
         match begun {
             Begin::Send(ticket) => {
@@ -95,8 +118,8 @@ impl Keys {
                 Err(ApiError::new(Kind::Unprocessable, words))
             }
             Begin::Full => {
-                let words = "the gateway remembers as many Idempotency-Keys as it can, each for ten minutes: try \
-                             again later, or without a key";
+                let words = "the gateway keeps as many Idempotency-Keys of this client as it may, each for ten minutes: \
+                             send more records with each key, or try again later, or without a key";
                 Err(ApiError::new(Kind::Full, words))
             }
         }
@@ -184,7 +207,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         let words = "the gateway does not know what became of the records, and they may be written";
-        self.finish(&Kept::of(&Err(ApiError::new(Kind::Undecided, words))));
+        self.finish(&Kept::Failed(ApiError::new(Kind::Undecided, words)));
     }
 }
 
@@ -192,12 +215,13 @@ impl Drop for Owed {
 mod tests {
     use tokio::sync::oneshot::error::TryRecvError;
 
+    use serving::idempotency::Name;
+
     use super::*;
-    use crate::answer::nothing;
 
     fn begin(keys: &Arc<Keys>, body: &[u8]) -> Result<Begun, ApiError> {
         let name = Name { principal: String::new(), path: "/".to_owned(), key: "a".to_owned() };
-        keys.begin(&name, &[body], 1000)
+        keys.begin(&Keyed { name, owner: ShareOwner::Unknown, asked: vec![body] }, 1000)
     }
 
     fn first(keys: &Arc<Keys>) -> Held {
@@ -234,7 +258,7 @@ mod tests {
         let mut told = another(&keys);
         drop(owed);
         let kept = told.try_recv().unwrap();
-        assert_eq!(kept.clone().replayed().status(), 504);
+        assert!(matches!(&kept, Kept::Failed(error) if error.kind == Kind::Undecided));
         let Ok(Begun::Known(again)) = begin(&keys, b"v") else { panic!("the key is free") };
         assert_eq!(again, kept);
     }
@@ -245,7 +269,7 @@ mod tests {
         let owed = first(&keys).sent();
         let (mut one, gone) = (another(&keys), another(&keys));
         drop(gone);
-        let kept = Kept::of(&Ok(nothing()));
+        let kept = Kept::Outcomes(KeptOutcomes::of(&[], 0));
         owed.decided(&kept);
         assert_eq!(one.try_recv(), Ok(kept));
     }

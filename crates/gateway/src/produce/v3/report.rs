@@ -21,6 +21,8 @@ pub(in crate::produce) struct About {
 #[derive(Debug)]
 pub(in crate::produce) struct Reports {
     about: About,
+    /// Timestamp of records that have none in the request, in milliseconds since 1970.
+    pub(in crate::produce) received_ms: i64,
     /// Known when the records are read.
     described: OnceLock<Vec<Described>>,
 }
@@ -66,11 +68,6 @@ impl About {
         out.push_str("}\n");
         Ok(())
     }
-
-    /// The most bytes of an answer for one record, beside the words of an error.
-    pub(in crate::produce) fn size_bytes(&self) -> usize {
-        self.cluster_id.len() + self.topic.len()
-    }
 }
 
 fn write_part(out: &mut String, name: &str, part: Option<(Type, usize)>) -> std::fmt::Result {
@@ -83,8 +80,8 @@ fn write_part(out: &mut String, name: &str, part: Option<(Type, usize)>) -> std:
 }
 
 impl Reports {
-    pub(super) fn new(about: About) -> Reports {
-        Reports { about, described: OnceLock::new() }
+    pub(super) fn new(about: About, received_ms: i64) -> Reports {
+        Reports { about, received_ms, described: OnceLock::new() }
     }
 
     /// These are the records. Read twice, they are the same.
@@ -92,16 +89,14 @@ impl Reports {
         self.described.get_or_init(|| described.collect());
     }
 
-    pub(in crate::produce) fn about(&self) -> &About {
-        &self.about
-    }
-
-    /// A line for each record.
-    pub(in crate::produce) fn written(&self, outcomes: &[Outcome]) -> String {
+    /// A line for each record. `received_ms`: timestamp of records that have none, in milliseconds since 1970: of
+    /// this request, or of the first one with its key.
+    pub(in crate::produce) fn written(&self, outcomes: &[Outcome], received_ms: i64) -> String {
         let mut out = String::with_capacity(256 * outcomes.len());
         let described = self.described.get().map(Vec::as_slice).unwrap_or_default();
         for (described, outcome) in described.iter().zip(outcomes) {
-            self.about.write(&mut out, described, outcome);
+            let timestamp_ms = described.timestamp_ms.or(Some(received_ms));
+            self.about.write(&mut out, &Described { timestamp_ms, ..*described }, outcome);
         }
         out
     }

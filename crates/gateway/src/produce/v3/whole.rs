@@ -30,16 +30,16 @@ pub(crate) async fn produce(
     let asked = Asked::new(parts, wanted(parameters, &parts.headers, by_default)?)?;
     let body = collect(body, shared).await?;
     let cluster_id = cluster_id(shared, target.cluster).await?;
-    let reports = Arc::new(Reports::new(About::new(&cluster_id, target.topic)));
+    let received_ms = now_ms();
+    let reports = Arc::new(Reports::new(About::new(&cluster_id, target.topic), received_ms));
     let job = Arc::new(Job::new(None, asked.wanted, Style::Reports(Arc::clone(&reports))));
-    let now_ms = now_ms();
     let sent = {
         let trace = Trace::of(&parts.headers);
         let read = || {
             let mut records = records(&body.bytes)?;
             records.iter_mut().for_each(|record| trace.add_to(&mut record.draft));
-            records.iter_mut().for_each(|record| stamp(record, now_ms));
             reports.describe(records.iter().map(|record| record.described));
+            records.iter_mut().for_each(|record| stamp(record, received_ms));
             Ok(records.into_iter().map(|record| record.draft).collect())
         };
         asked.send(shared, target.topic, &job, &body.bytes, &read).await?

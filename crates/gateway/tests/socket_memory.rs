@@ -1,0 +1,143 @@
+//! Idle WebSockets keep at most the memory that they are charged: one test alone in its process, so that the heap's
+//! growth is theirs.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::RunningBroker;
+use client::admin::NewTopic;
+use client::{Admin, Cluster, ClusterConfig};
+use configuration::BrokerConfig;
+use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Settings};
+use serving::visitors::Doorkeeper;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of this, WebSockets have a quarter.
+const MEMORY_BYTES: usize = 24 << 20;
+const POOL_BYTES: usize = MEMORY_BYTES / 4;
+
+async fn broker(dir: &TempDir) -> RunningBroker {
+    let config = BrokerConfig::from_pairs([
+        ("log.dirs", dir.path().to_str().unwrap()),
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("http.listener", ""),
+        ("gateway.listener", ""),
+    ]);
+    broker::start(config.unwrap()).await.unwrap()
+}
+
+fn gateway(bootstrap: &str) -> Gateway {
+    let settings = Settings {
+        cluster: ClusterConfig::new(bootstrap),
+        threads: Some(2),
+        memory_bytes: MEMORY_BYTES,
+        connections_max: 1000,
+        connections_per_address_max: 1000,
+        request_bytes_max: 1 << 20,
+        head_timeout: PATIENCE,
+        body_timeout: PATIENCE,
+        drain: PATIENCE,
+        events: EventSettings::default(),
+        instances: InstanceSettings::default(),
+        partitioners: Arc::default(),
+        access: Access::Everything,
+        users_file: None,
+        key: None,
+        tls: None,
+        is_secure: false,
+        doorkeeper: Doorkeeper::default(),
+        pages: None,
+    };
+    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
+}
+
+/// A socket, or the status of the refusal.
+async fn open(address: SocketAddr, target: &str) -> Result<TcpStream, u16> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut status)).await.expect("an answer").unwrap();
+    match std::str::from_utf8(&status[9..]).unwrap().parse().unwrap() {
+        101 => Ok(stream),
+        status => Err(status),
+    }
+}
+
+/// Opens sockets until the gateway refuses one. Returns the sockets and the heap's growth in bytes.
+async fn fill(address: SocketAddr, target: &str) -> (Vec<TcpStream>, usize) {
+    // The first reader of a topic makes what all readers share.
+    let first = open(address, target).await.unwrap();
+    let before = heap::allocated_bytes();
+    let mut sockets = vec![first];
+    loop {
+        match open(address, target).await {
+            Ok(socket) => sockets.push(socket),
+            Err(status) => {
+                assert_eq!(status, 429);
+                break;
+            }
+        }
+        assert!(sockets.len() < 500, "sockets are charged");
+    }
+    let grown = heap::allocated_bytes().saturating_sub(before);
+    (sockets, grown)
+}
+
+/// Waits until the gateway has let go of the sockets of before.
+async fn close_all(address: SocketAddr, sockets: Vec<TcpStream>) {
+    let count = sockets.len();
+    drop(sockets);
+    let closing = async {
+        loop {
+            let mut opened = Vec::new();
+            while let Ok(socket) = open(address, "/ws/v2/producer/persistent/public/default/t").await {
+                opened.push(socket);
+                if opened.len() >= count / 2 {
+                    return;
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, closing).await.expect("places of sockets that have left");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_sockets_keep_at_most_the_memory_that_they_are_charged() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = broker(&dir).await;
+    let bootstrap = broker.listeners()[0].to_string();
+    let cluster = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
+    let admin = Admin::new(cluster.clone());
+    for (topic, partitions) in [("t", 1), ("wide", 256)] {
+        admin.create_topic(&NewTopic::new(topic, partitions, 1)).await.unwrap();
+    }
+    let gateway = gateway(&bootstrap);
+    let address = gateway.address();
+    let mut grown_most = 0;
+    for target in [
+        "/ws/topics/t",
+        "/ws/topics/wide",
+        "/ws/topics/wide?data=record&filter=key:a",
+        "/ws/v2/producer/persistent/public/default/t",
+    ] {
+        let (sockets, grown) = fill(address, target).await;
+        let count = sockets.len();
+        println!("{target}: {count} sockets, {} bytes each", grown / count);
+        grown_most = grown_most.max(grown);
+        close_all(address, sockets).await;
+    }
+    assert!(grown_most <= POOL_BYTES, "{grown_most} bytes are kept, {POOL_BYTES} charged");
+    gateway.stop().await;
+    broker.stop_within(PATIENCE).await;
+}
