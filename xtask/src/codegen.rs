@@ -74,6 +74,7 @@ pub const APIS: &[&str] = &[
     "UnregisterBroker",
     "DescribeTransactions",
     "ListTransactions",
+    "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
     "GetTelemetrySubscriptions",
     "PushTelemetry",

@@ -30,6 +30,7 @@ mod authorized;
 mod broker_loggers;
 mod client_quotas;
 mod config_resource;
+mod consumer_group_heartbeat;
 mod create_partitions;
 mod create_topics;
 mod current_leader;

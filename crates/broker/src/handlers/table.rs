@@ -80,6 +80,7 @@ served! {
     UnregisterBroker => unregister_broker::handle,
     DescribeTransactions => transactions::describe,
     ListTransactions => transactions::list,
+    ConsumerGroupHeartbeat => consumer_group_heartbeat::handle,
     GetTelemetrySubscriptions => telemetry_subscriptions::get,
     PushTelemetry => telemetry_subscriptions::push,
     ListConfigResources => list_config_resources::handle,

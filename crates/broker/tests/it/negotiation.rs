@@ -168,6 +168,7 @@ async fn every_advertised_version_answers_a_minimal_request() {
         UnregisterBrokerRequest,
         DescribeTransactionsRequest,
         ListTransactionsRequest,
+        ConsumerGroupHeartbeatRequest,
     );
     asked.sort_by_key(|api| api.code());
     let advertised: Vec<ApiKey> = broker::advertised().iter().map(|one| one.api).collect();

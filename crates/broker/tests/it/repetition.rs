@@ -170,6 +170,11 @@ async fn groups(all: &mut Repetition<'_>) {
     .await;
     all.check(0, |n| wire::DescribeTransactionsRequest { transactional_ids: vec![name(); n] })
         .await;
+    all.check(1, |n| wire::ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: Some(vec![name(); n]),
+        ..Default::default()
+    })
+    .await;
     all.check(2, |n| wire::ListTransactionsRequest {
         state_filters: vec!["Odd".to_owned(); n],
         ..Default::default()

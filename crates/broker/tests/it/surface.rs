@@ -24,7 +24,7 @@ macro_rules! by_default {
 by_default! {
     AddOffsetsToTxnRequest AddPartitionsToTxnRequest AlterClientQuotasRequest AlterConfigsRequest
     AlterPartitionReassignmentsRequest AlterReplicaLogDirsRequest AlterUserScramCredentialsRequest
-    ConsumerGroupDescribeRequest CreateAclsRequest CreateDelegationTokenRequest
+    ConsumerGroupDescribeRequest ConsumerGroupHeartbeatRequest CreateAclsRequest CreateDelegationTokenRequest
     CreatePartitionsRequest CreateTopicsRequest DeleteAclsRequest DeleteGroupsRequest
     DeleteRecordsRequest DeleteTopicsRequest DescribeAclsRequest DescribeClientQuotasRequest
     DescribeClusterRequest DescribeConfigsRequest DescribeDelegationTokenRequest
@@ -349,6 +349,26 @@ async fn no_transaction_is_listed_and_none_is_found() {
     let described = conn.call(&describe, 0).await;
     let codes: Vec<_> = described.transaction_states.iter().map(|state| state.error()).collect();
     assert_eq!(codes, [ErrorCode::TransactionalIdNotFound, ErrorCode::InvalidRequest]);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn heartbeats_of_the_consumer_protocol_are_refused_in_the_answer() {
+    let broker = Broker::start(&[]).await;
+    let mut conn = broker.connect().await;
+    for (version, group) in [(0, "g"), (0, ""), (1, "g"), (1, "")] {
+        let heartbeat = wire::ConsumerGroupHeartbeatRequest {
+            group_id: text(group),
+            member_id: text("m"),
+            subscribed_topic_names: Some(vec![text("t")]),
+            ..Default::default()
+        };
+        let refused = conn.call(&heartbeat, version).await;
+        assert_eq!(refused.error(), ErrorCode::UnsupportedVersion, "{refused:?}");
+        let reason = refused.error_message.unwrap_or_default();
+        assert!(reason.contains("group.protocol=classic"), "{reason}");
+        assert_eq!((refused.member_id, refused.member_epoch, refused.assignment), (None, 0, None));
+    }
     broker.stop().await;
 }
 

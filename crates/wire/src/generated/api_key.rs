@@ -112,6 +112,8 @@ pub enum ApiKey {
     DescribeTransactions = 65,
     /// ListTransactions.
     ListTransactions = 66,
+    /// ConsumerGroupHeartbeat.
+    ConsumerGroupHeartbeat = 68,
     /// ConsumerGroupDescribe.
     ConsumerGroupDescribe = 69,
     /// GetTelemetrySubscriptions.
@@ -130,7 +132,7 @@ pub enum ApiKey {
     DescribeShareGroupOffsets = 90,
 }
 
-const ALL: [ApiKey; 62] = [
+const ALL: [ApiKey; 63] = [
     ApiKey::Produce,
     ApiKey::Fetch,
     ApiKey::ListOffsets,
@@ -185,6 +187,7 @@ const ALL: [ApiKey; 62] = [
     ApiKey::UnregisterBroker,
     ApiKey::DescribeTransactions,
     ApiKey::ListTransactions,
+    ApiKey::ConsumerGroupHeartbeat,
     ApiKey::ConsumerGroupDescribe,
     ApiKey::GetTelemetrySubscriptions,
     ApiKey::PushTelemetry,
@@ -263,6 +266,7 @@ impl ApiKey {
             64 => ApiKey::UnregisterBroker,
             65 => ApiKey::DescribeTransactions,
             66 => ApiKey::ListTransactions,
+            68 => ApiKey::ConsumerGroupHeartbeat,
             69 => ApiKey::ConsumerGroupDescribe,
             71 => ApiKey::GetTelemetrySubscriptions,
             72 => ApiKey::PushTelemetry,
@@ -332,6 +336,7 @@ impl ApiKey {
             ApiKey::UnregisterBroker => "UnregisterBroker",
             ApiKey::DescribeTransactions => "DescribeTransactions",
             ApiKey::ListTransactions => "ListTransactions",
+            ApiKey::ConsumerGroupHeartbeat => "ConsumerGroupHeartbeat",
             ApiKey::ConsumerGroupDescribe => "ConsumerGroupDescribe",
             ApiKey::GetTelemetrySubscriptions => "GetTelemetrySubscriptions",
             ApiKey::PushTelemetry => "PushTelemetry",
@@ -400,6 +405,7 @@ impl ApiKey {
             ApiKey::UnregisterBroker => 0,
             ApiKey::DescribeTransactions => 0,
             ApiKey::ListTransactions => 0,
+            ApiKey::ConsumerGroupHeartbeat => 0,
             ApiKey::ConsumerGroupDescribe => 0,
             ApiKey::GetTelemetrySubscriptions => 0,
             ApiKey::PushTelemetry => 0,
@@ -468,6 +474,7 @@ impl ApiKey {
             ApiKey::UnregisterBroker => 0,
             ApiKey::DescribeTransactions => 0,
             ApiKey::ListTransactions => 2,
+            ApiKey::ConsumerGroupHeartbeat => 1,
             ApiKey::ConsumerGroupDescribe => 1,
             ApiKey::GetTelemetrySubscriptions => 0,
             ApiKey::PushTelemetry => 0,
@@ -536,6 +543,7 @@ impl ApiKey {
             ApiKey::UnregisterBroker => Some(0),
             ApiKey::DescribeTransactions => Some(0),
             ApiKey::ListTransactions => Some(0),
+            ApiKey::ConsumerGroupHeartbeat => Some(0),
             ApiKey::ConsumerGroupDescribe => Some(0),
             ApiKey::GetTelemetrySubscriptions => Some(0),
             ApiKey::PushTelemetry => Some(0),
@@ -551,5 +559,5 @@ impl ApiKey {
 /// Calls the macro `$callback` with `Api ApiRequest ApiResponse,` for every API, by number.
 #[macro_export]
 macro_rules! for_each_api {
-            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,CreateAcls CreateAclsRequest CreateAclsResponse,DeleteAcls DeleteAclsRequest DeleteAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,CreateDelegationToken CreateDelegationTokenRequest CreateDelegationTokenResponse,RenewDelegationToken RenewDelegationTokenRequest RenewDelegationTokenResponse,ExpireDelegationToken ExpireDelegationTokenRequest ExpireDelegationTokenResponse,DescribeDelegationToken DescribeDelegationTokenRequest DescribeDelegationTokenResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,AlterClientQuotas AlterClientQuotasRequest AlterClientQuotasResponse,DescribeUserScramCredentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse,AlterUserScramCredentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse,ShareGroupDescribe ShareGroupDescribeRequest ShareGroupDescribeResponse,StreamsGroupDescribe StreamsGroupDescribeRequest StreamsGroupDescribeResponse,DescribeShareGroupOffsets DescribeShareGroupOffsetsRequest DescribeShareGroupOffsetsResponse, } };
+            ($callback:ident) => { $callback! { Produce ProduceRequest ProduceResponse,Fetch FetchRequest FetchResponse,ListOffsets ListOffsetsRequest ListOffsetsResponse,Metadata MetadataRequest MetadataResponse,OffsetCommit OffsetCommitRequest OffsetCommitResponse,OffsetFetch OffsetFetchRequest OffsetFetchResponse,FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,JoinGroup JoinGroupRequest JoinGroupResponse,Heartbeat HeartbeatRequest HeartbeatResponse,LeaveGroup LeaveGroupRequest LeaveGroupResponse,SyncGroup SyncGroupRequest SyncGroupResponse,DescribeGroups DescribeGroupsRequest DescribeGroupsResponse,ListGroups ListGroupsRequest ListGroupsResponse,SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,ApiVersions ApiVersionsRequest ApiVersionsResponse,CreateTopics CreateTopicsRequest CreateTopicsResponse,DeleteTopics DeleteTopicsRequest DeleteTopicsResponse,DeleteRecords DeleteRecordsRequest DeleteRecordsResponse,InitProducerId InitProducerIdRequest InitProducerIdResponse,OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse,AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,EndTxn EndTxnRequest EndTxnResponse,TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,DescribeAcls DescribeAclsRequest DescribeAclsResponse,CreateAcls CreateAclsRequest CreateAclsResponse,DeleteAcls DeleteAclsRequest DeleteAclsResponse,DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,AlterConfigs AlterConfigsRequest AlterConfigsResponse,AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse,DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse,SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,CreatePartitions CreatePartitionsRequest CreatePartitionsResponse,CreateDelegationToken CreateDelegationTokenRequest CreateDelegationTokenResponse,RenewDelegationToken RenewDelegationTokenRequest RenewDelegationTokenResponse,ExpireDelegationToken ExpireDelegationTokenRequest ExpireDelegationTokenResponse,DescribeDelegationToken DescribeDelegationTokenRequest DescribeDelegationTokenResponse,DeleteGroups DeleteGroupsRequest DeleteGroupsResponse,ElectLeaders ElectLeadersRequest ElectLeadersResponse,IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse,OffsetDelete OffsetDeleteRequest OffsetDeleteResponse,DescribeClientQuotas DescribeClientQuotasRequest DescribeClientQuotasResponse,AlterClientQuotas AlterClientQuotasRequest AlterClientQuotasResponse,DescribeUserScramCredentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse,AlterUserScramCredentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse,DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,UpdateFeatures UpdateFeaturesRequest UpdateFeaturesResponse,DescribeCluster DescribeClusterRequest DescribeClusterResponse,DescribeProducers DescribeProducersRequest DescribeProducersResponse,UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,ListTransactions ListTransactionsRequest ListTransactionsResponse,ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse,ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse,GetTelemetrySubscriptions GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse,PushTelemetry PushTelemetryRequest PushTelemetryResponse,ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse,ShareGroupDescribe ShareGroupDescribeRequest ShareGroupDescribeResponse,StreamsGroupDescribe StreamsGroupDescribeRequest StreamsGroupDescribeResponse,DescribeShareGroupOffsets DescribeShareGroupOffsetsRequest DescribeShareGroupOffsetsResponse, } };
         }

@@ -10,6 +10,7 @@ pub mod alter_user_scram_credentials;
 pub mod api_key;
 pub mod api_versions;
 pub mod consumer_group_describe;
+pub mod consumer_group_heartbeat;
 pub mod consumer_protocol_assignment;
 pub mod consumer_protocol_subscription;
 pub mod create_acls;
@@ -81,6 +82,7 @@ pub use alter_user_scram_credentials::{
 };
 pub use api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 pub use consumer_group_describe::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
+pub use consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 pub use consumer_protocol_assignment::ConsumerProtocolAssignment;
 pub use consumer_protocol_subscription::ConsumerProtocolSubscription;
 pub use create_acls::{CreateAclsRequest, CreateAclsResponse};
