@@ -121,6 +121,11 @@ pub(crate) enum Step {
 }
 
 impl Reader {
+    /// Count of partitions read.
+    pub(crate) fn partitions(&self) -> usize {
+        self.places.len()
+    }
+
     pub(super) fn new(
         places: Vec<Place>,
         manner: Manner,

@@ -35,7 +35,7 @@ use consuming::Consuming;
 pub use echo::echo;
 use handshake::Accepted;
 use reading::Reading;
-use socket::{End, Limits, SOCKET_BYTES, Socket};
+use socket::{End, Limits, PARTITION_BYTES, SOCKET_BYTES, Socket};
 
 /// Bytes of what a client says that sends no records.
 const SAID_BYTES_MAX: usize = 64 * 1024;
@@ -72,11 +72,7 @@ pub(crate) async fn open(
     };
     let owner = ShareOwner::of(parts);
     let lease = shared.sockets.admit(owner.clone(), SOCKET_BYTES, std::time::Instant::now());
-    let lease = lease.ok_or_else(|| {
-        let words = "WebSockets use all the memory that they may (a quarter of gateway.memory.bytes), and no other client \
-                     has more of them: close some";
-        ApiError::new(Kind::Full, words)
-    })?;
+    let lease = lease.ok_or_else(sockets_are_full)?;
     let work = match route {
         Route::Socket { topics } => native(shared, topics, parameters).await?,
         Route::SocketReader { topic } => reader(shared, topic, parameters).await?,
@@ -95,7 +91,19 @@ pub(crate) async fn open(
         }
         _ => unreachable!("only these routes lead here"),
     };
+    if let Work::Read(reading) = &work {
+        let more = PARTITION_BYTES * reading.reader.partitions().saturating_sub(1);
+        if !lease.try_set(SOCKET_BYTES + more, std::time::Instant::now()) {
+            return Err(sockets_are_full());
+        }
+    }
     Ok(Answer::socket(Opened { accepted, work, lease }))
+}
+
+fn sockets_are_full() -> ApiError {
+    let words = "WebSockets use all the memory that they may (a quarter of gateway.memory.bytes), and no other client \
+                 has more of them: close some";
+    ApiError::new(Kind::Full, words)
 }
 
 fn malformed(error: &impl ToString) -> ApiError {

@@ -36,8 +36,11 @@ const PONGS_MAX: u32 = 64;
 const SILENT_PINGS: u32 = 3;
 /// How long the last word may take, and the client's answer to it.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
-/// Memory of a socket that waits, in bytes: its task, its reader or producer, the connection, and both buffers.
+/// Memory of a socket that waits, in bytes: its task, its reader of one partition or its producer, the connection, and
+/// both buffers. `tests/socket_memory.rs` measures it.
 pub(super) const SOCKET_BYTES: usize = 24 * 1024;
+/// Memory of each further partition of its reader, in bytes.
+pub(super) const PARTITION_BYTES: usize = 128;
 /// Steps in which a larger buffer for writing is charged.
 const STEP_BYTES: usize = 8 * 1024;
 /// Bytes of the words in a last frame (RFC 6455, 5.5).
@@ -131,6 +134,8 @@ pub(crate) struct Socket<S> {
     charge: Charge,
     /// Memory of the socket itself. The pool takes it back for clients with fewer sockets.
     lease: Lease<ShareOwner>,
+    /// Bytes of the lease without a larger buffer.
+    own_bytes: usize,
     /// The most bytes that were ahead at a time: the library keeps a buffer of that size.
     peak_bytes: usize,
     heard_at: Instant,
@@ -158,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let line = Line::new(stream, room);
         let (role, config) = (Role::Server, Some(config));
         let stream = WebSocketStream::from_partially_read(line, read.to_vec(), role, config).await;
-        let now = Instant::now();
+        let (now, own_bytes) = (Instant::now(), lease.units());
         Socket {
             stream,
             limits,
@@ -166,6 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             ahead_bytes: 0,
             charge: Charge::new(room),
             lease,
+            own_bytes,
             peak_bytes: WRITE_BYTES,
             heard_at: now,
             ping_at: now + limits.ping_every,
@@ -212,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Ok(());
         }
         let peak_bytes = bytes.next_multiple_of(STEP_BYTES);
-        let grown = SOCKET_BYTES + 2 * (peak_bytes - WRITE_BYTES);
+        let grown = self.own_bytes + 2 * (peak_bytes - WRITE_BYTES);
         if !self.lease.try_set(grown, std::time::Instant::now()) {
             return Err(End::later("the gateway has no memory for the next message now"));
         }

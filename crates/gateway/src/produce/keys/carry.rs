@@ -63,7 +63,7 @@ fn replay(kept: &Kept, job: &Job) -> Answer {
         Kept::Outcomes(outcomes) => {
             let (received_ms, outcomes) = outcomes.outcomes();
             job.answer_again(&outcomes, received_ms)
-        },
+        }
     };
     told.unwrap_or_else(|error| failed(&error)).replayed()
 }
