@@ -25,6 +25,8 @@ const SLICE: Duration = Duration::from_millis(200);
 pub(super) struct Portion {
     wait: Duration,
     bytes_max: usize,
+    /// Whether the answer begins where the last one began.
+    is_repeat: bool,
     pub(super) format: Format,
 }
 
@@ -52,6 +54,7 @@ impl Portion {
         Ok(Portion {
             wait: wait.unwrap_or(instance.wait),
             bytes_max,
+            is_repeat: parameters.is_set("repeat")?,
             format: form_of_instance(headers, instance.embedded)?,
         })
     }
@@ -95,6 +98,9 @@ pub(super) async fn read(
     // for each other.
     let room = shared.reading.of(instance.share_owner());
     drop(portion.charged(&room, 0)?);
+    if portion.is_repeat {
+        seat.repeat_last();
+    }
     loop {
         seat.keep_up(shared.instances.names()).await;
         let consumer = seat.consumer.as_mut().ok_or_else(no_instance)?;
@@ -104,7 +110,10 @@ pub(super) async fn read(
         let begun: Vec<_> =
             fetched.iter().map(|one| (one.partition.clone(), one.fetch_offset)).collect();
         match write(consumer, portion, fetched, &room) {
-            Ok(Some(body)) => return Ok(Read { body, begun }),
+            Ok(Some(body)) => {
+                seat.last_begun.clone_from(&begun);
+                return Ok(Read { body, begun });
+            }
             Ok(None) => {}
             Err(error) => {
                 rewind(consumer, begun);
@@ -118,6 +127,7 @@ pub(super) async fn read(
             return Err(no_instance());
         }
         if left.is_zero() || !is_wanted() {
+            seat.last_begun.clear();
             return Ok(Read { body: Bytes::from_static(b"[]"), begun: Vec::new() });
         }
     }

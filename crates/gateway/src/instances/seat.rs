@@ -53,6 +53,8 @@ pub(super) struct Seat {
     config: ConsumerConfig,
     /// `None` once the instance is closed.
     pub(super) consumer: Option<Consumer>,
+    /// First offset of each partition in the last answer with records.
+    pub(super) last_begun: Vec<(TopicPartition, Offset)>,
     /// The pattern that its subscription is of, if it is of one.
     pub(super) followed: Option<Followed>,
 }
@@ -89,6 +91,7 @@ impl Instance {
                 cluster: cluster.clone(),
                 config,
                 consumer,
+                last_begun: Vec::new(),
                 followed: None,
             })),
             used: Mutex::new(Instant::now()),
@@ -210,8 +213,20 @@ impl Seat {
         consumer.subscribe(&topics).map_err(|error| told(&error))
     }
 
+    /// Returns to the first offsets of the last answer, whose client may not have received it. A partition that the
+    /// consumer reads from an earlier offset by now stays there.
+    pub(super) fn repeat_last(&mut self) {
+        let Some(consumer) = &mut self.consumer else { return };
+        for (partition, offset) in &self.last_begun {
+            if consumer.position(partition).is_some_and(|position| position > *offset) {
+                rewind(consumer, [(partition.clone(), *offset)]);
+            }
+        }
+    }
+
     async fn close(&mut self) {
         self.followed = None;
+        self.last_begun.clear();
         let Some(consumer) = self.consumer.take() else { return };
         match timeout(LEAVE_MAX, consumer.close()).await {
             Ok(Ok(())) => {}

@@ -138,6 +138,12 @@ pub(super) async fn carry_out(
             Ok(Done { answer: Answer::of(portion.format.content_type, body), begun })
         }
         Work::Assign(_) if seat.followed.is_some() => Err(has_subscription()),
+        work @ (Work::Assign(_) | Work::Seek(_) | Work::SeekTo(..)) => {
+            let answer = ask(shared, consumer_of(seat)?, work).await?;
+            // The client has chosen where to read.
+            seat.last_begun.clear();
+            Ok(done(answer))
+        }
         work => ask(shared, consumer_of(seat)?, work).await.map(done),
     }
 }

@@ -12,6 +12,7 @@ mod http;
 mod instances;
 mod keys;
 mod lost_answers;
+mod lost_reads;
 mod metrics;
 mod openapi;
 mod pages;
