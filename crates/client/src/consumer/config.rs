@@ -1,6 +1,7 @@
 //! How records are consumed. The fields are those of Kafka's consumer, and so are the defaults.
 
 use super::assignor::Assignor;
+use bytes::Bytes;
 use std::time::Duration;
 
 /// Where to begin when there is no offset to begin at.
@@ -23,6 +24,8 @@ pub struct ConsumerConfig {
     pub group_instance_id: Option<String>,
     /// `partition.assignment.strategy`, the preferred one first.
     pub assignors: Vec<Assignor>,
+    /// Bytes that every member of the group may read (`UserData` of the member's subscription); at most some hundred.
+    pub user_data: Bytes,
     /// `session.timeout.ms`.
     pub session_timeout: Duration,
     /// `heartbeat.interval.ms`.
@@ -63,6 +66,7 @@ impl Default for ConsumerConfig {
             group_id: None,
             group_instance_id: None,
             assignors: vec![Assignor::Range],
+            user_data: Bytes::new(),
             session_timeout: Duration::from_secs(45),
             heartbeat_interval: Duration::from_secs(3),
             rebalance_timeout: Duration::from_secs(300),

@@ -130,6 +130,10 @@ impl Membership {
     }
 
     /// The generation that it is a member of; -1 before it has joined.
+    pub(super) fn member_id(&self) -> &str {
+        &self.member_id
+    }
+
     pub(super) fn generation_id(&self) -> i32 {
         self.generation_id
     }
@@ -201,7 +205,7 @@ impl Membership {
         connection: &Connection,
         config: &ConsumerConfig,
     ) -> Result<JoinGroupResponse, ClientError> {
-        let subscription = subscription(&self.topics);
+        let subscription = subscription(&self.topics, &config.user_data);
         let protocols = config.assignors.iter().map(|assignor| JoinGroupRequestProtocol {
             name: assignor.name().to_owned(),
             metadata: subscription.clone(),
@@ -424,13 +428,20 @@ fn read_versioned<M: Message>(bytes: &[u8]) -> Result<M, ClientError> {
     read.map_err(|e| ClientError::Usage(format!("another member's {} is unreadable: {e}", M::NAME)))
 }
 
-fn subscription(topics: &BTreeSet<String>) -> Bytes {
+fn subscription(topics: &BTreeSet<String>, user_data: &Bytes) -> Bytes {
     versioned(&ConsumerProtocolSubscription {
         topics: topics.iter().cloned().collect(),
+        user_data: (!user_data.is_empty()).then(|| user_data.clone()),
         // Partitions are given up before joining, so there are none to be named.
         owned_partitions: Vec::<OwnedPartition>::new(),
         ..Default::default()
     })
+}
+
+/// [`ConsumerConfig::user_data`] of a member, from its metadata in a described group. Empty, if the metadata cannot be read.
+pub fn user_data_of(metadata: &[u8]) -> Bytes {
+    let read = read_versioned::<ConsumerProtocolSubscription>(metadata);
+    read.ok().and_then(|subscription| subscription.user_data).unwrap_or_default()
 }
 
 fn topics_of_subscription(bytes: &[u8]) -> Result<Vec<String>, ClientError> {

@@ -16,7 +16,7 @@ mod session;
 
 pub use config::{ConsumerConfig, OffsetReset};
 pub use fetched::{ConsumerRecord, Fetched};
-pub use group::partitions_of_assignment;
+pub use group::{partitions_of_assignment, user_data_of};
 pub use once::{Once, look_once, read_once};
 
 use crate::cluster::{Cluster, TopicLease};
@@ -252,6 +252,11 @@ impl Consumer {
     /// in another one may belong to another member by now.
     pub fn generation_id(&self) -> Option<i32> {
         self.membership.as_ref().map(Membership::generation_id)
+    }
+
+    /// Id of this member in its group; empty before it has joined, `None` without a group.
+    pub fn member_id(&self) -> Option<&str> {
+        self.membership.as_ref().map(Membership::member_id)
     }
 
     /// Whether the next poll joins the group again: the last moment to commit what was read.

@@ -80,6 +80,7 @@ pub(super) async fn open(
     let wanted = Wanted {
         topics: asked.topics.iter().map(|topic| (*topic).to_owned()).collect(),
         from_earliest: group.from_earliest,
+        is_exclusive: false,
         acking: if group.acks_sent { Acking::Sent } else { Acking::ById },
         projection: asked.query.projection.clone(),
         // Without a name that it had before, nobody knows whether the partitions were its own.

@@ -5,6 +5,7 @@
 //! then [`settling`] (where it begins), then [`reading`] (records as texts).
 
 mod acking;
+mod exclusivity;
 mod reading;
 mod session;
 mod settling;

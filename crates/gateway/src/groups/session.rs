@@ -7,9 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::offsets::CommittedOffset;
 use client::{ClientError, Cluster, Consumer, ConsumerConfig, Fetched, OffsetReset};
 use model::{ErrorCode, Offset, TopicPartition};
+use serving::error::ApiError;
 use serving::events::{Gap, Projection, Reason, ResumeId};
 use serving::push::Tracker;
 use tokio::sync::Notify;
@@ -17,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
 use super::reading::{AHEAD_BYTES, Found, Out, Reread, Rereading, Shelf};
+use super::exclusivity::{EXCLUSIVE, displaced};
 use super::settling::{Begun, settle};
 use super::{AckById, Entry, Groups};
 use crate::charge::{Charge, Room};
@@ -57,6 +60,8 @@ pub(crate) enum Acking {
 pub(crate) struct Wanted {
     pub(crate) group: String,
     pub(crate) topics: Vec<String>,
+    /// Whether no other member of a gateway may be in the group.
+    pub(crate) is_exclusive: bool,
     /// `group.instance.id`.
     pub(crate) instance: Option<String>,
     /// Whether a group without an offset begins at the first record, and not behind the last.
@@ -77,6 +82,8 @@ pub(crate) struct Failure(pub(crate) String);
 enum Done {
     Polled(Result<Vec<Fetched>, ClientError>),
     Settled(Result<Vec<Begun>, ClientError>),
+    /// An exclusive member displaces this one.
+    Displaced(ApiError),
     Committed(HashMap<TopicPartition, CommittedOffset>, Result<(), ClientError>),
 }
 
@@ -123,6 +130,7 @@ impl Session {
     ) -> Result<Session, ClientError> {
         let config = ConsumerConfig {
             group_instance_id: wanted.instance.clone(),
+            user_data: Bytes::from_static(if wanted.is_exclusive { EXCLUSIVE } else { b"" }),
             session_timeout: SESSION_TIMEOUT,
             rebalance_timeout: REBALANCE_MAX,
             poll_interval_max: POLL_INTERVAL_MAX,
@@ -364,10 +372,16 @@ impl Session {
         let must_join = consumer.must_join();
         let is_member = self.generation >= 0;
         if is_member && !self.is_settled && !must_join {
-            let from_earliest = self.wanted.from_earliest;
+            let (from_earliest, is_exclusive) =
+                (self.wanted.from_earliest, self.wanted.is_exclusive);
+            let (cluster, group) = (self.cluster.clone(), self.wanted.group.clone());
             self.work = Some(Box::pin(async move {
-                let found = settle(&consumer, from_earliest).await;
-                (consumer, Done::Settled(found))
+                let done = match displaced(cluster, &consumer, &group, is_exclusive).await {
+                    Ok(Some(reason)) => Done::Displaced(reason),
+                    Ok(None) => Done::Settled(settle(&consumer, from_earliest).await),
+                    Err(error) => Done::Settled(Err(error)),
+                };
+                (consumer, done)
             }));
             return;
         }
@@ -443,6 +457,7 @@ impl Session {
                 self.take_fetched(fetched);
                 Ok(())
             }
+            Done::Displaced(reason) => Err(Failure(reason.message.into_owned())),
             Done::Settled(Ok(begun)) => {
                 self.take_begun(begun);
                 Ok(())

@@ -60,6 +60,7 @@ pub(super) async fn open(
     let wanted = Wanted {
         group: subscription.to_owned(),
         topics: vec![topic.to_owned()],
+        is_exclusive,
         instance: None,
         from_earliest: query.from_earliest,
         acking: Acking::Each,

@@ -9,6 +9,7 @@ use client::Admin;
 use gateway::Gateway;
 use model::TopicPartition;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::protocol::Message;
 
 use crate::fixture::{PATIENCE, World, open, settings};
 use crate::websocket_client::{Refused, WebSocket};
@@ -184,6 +185,74 @@ async fn an_exclusive_subscription_has_one_consumer_on_all_gateways() {
         let refused = WebSocket::ask(address, &target("k", query), &[]).await.err();
         assert_eq!(refused.expect("refused").0, status, "{query}");
     }
+    other.stop().await;
+    world.stop().await;
+}
+
+/// Whether the socket is closed because of an exclusive consumer; false once it has a message.
+async fn is_displaced(socket: &mut WebSocket) -> bool {
+    loop {
+        match socket.message().await {
+            Some(Message::Text(_)) => return false,
+            Some(Message::Close(Some(frame))) => {
+                let (code, words) = (u16::from(frame.code), frame.reason.as_str());
+                assert!(code == 1011 && words.contains("is Exclusive"), "{code} {words}");
+                return true;
+            }
+            Some(_) => {}
+            None => panic!("closed without a reason"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_exclusive_consumers_that_two_gateways_admit_one_is_closed() {
+    let world = World::start().await;
+    world.create("t", 2, &[]).await;
+    for partition in 0..2 {
+        world.fill("t", partition, numbered(0..1)).await;
+    }
+    let (address, other) = (world.gateway.address(), another(&world));
+    // Both come while the group is empty: most rounds admit both.
+    let mut rounds_with_both = 0;
+    for round in 0..40 {
+        let exclusive = target(&format!("s{round}"), "subscriptionInitialPosition=Earliest");
+        let (one, two) = tokio::join!(
+            WebSocket::ask(address, &exclusive, &[]),
+            WebSocket::ask(other.address(), &exclusive, &[]),
+        );
+        let (Ok(mut one), Ok(mut two)) = (one, two) else { continue };
+        rounds_with_both += 1;
+        // The first rebalance may be of one alone: it may have messages before the other has joined.
+        let (of_one, of_two) = tokio::join!(is_displaced(&mut one), is_displaced(&mut two));
+        if !of_one && !of_two {
+            let displaced = tokio::select! { code = one.end() => code, code = two.end() => code };
+            assert_eq!(displaced.0, 1011, "{displaced:?}");
+        }
+        assert!(!(of_one && of_two), "one of them stays");
+        if rounds_with_both == 3 {
+            break;
+        }
+    }
+    assert!(rounds_with_both > 0, "no round had both");
+    other.stop().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_consumer_on_another_gateway_leaves_an_exclusive_one_alone() {
+    let world = World::start().await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, numbered(0..1)).await;
+    let other = another(&world);
+    let earliest = "subscriptionInitialPosition=Earliest";
+    let mut first = WebSocket::open(world.gateway.address(), &target("s", earliest)).await;
+    first.text().await;
+    let mut second = WebSocket::open(other.address(), &target("s", "subscriptionType=Shared")).await;
+    assert!(is_displaced(&mut second).await);
+    // The first one still reads.
+    world.fill("t", 0, numbered(1..2)).await;
+    while value(&first.text().await) != "v1" {}
     other.stop().await;
     world.stop().await;
 }
