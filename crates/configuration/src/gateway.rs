@@ -97,6 +97,8 @@ pub struct Gateway {
     pub key_file: Option<PathBuf>,
     /// The keys `gateway.tls.*`; `None`: clients come without TLS.
     pub tls: Option<TlsFiles>,
+    /// The key `gateway.hosts`.
+    pub hosts: Vec<String>,
     /// The key `gateway.cors.origins`.
     pub cors_origins: Vec<String>,
     /// The key `gateway.topic.partitioners`: rows `TOPIC=PARTITIONER`, as they were written.
@@ -171,6 +173,7 @@ impl Gateway {
             users_file: file(reading, "gateway.users.file"),
             key_file: file(reading, "console.key.file"),
             tls: tls_files(reading),
+            hosts: reading.get("gateway.hosts"),
             cors_origins: reading.get("gateway.cors.origins"),
             topic_partitioners: reading.get("gateway.topic.partitioners"),
             threads: reading.optional("gateway.threads"),

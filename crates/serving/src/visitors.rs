@@ -65,8 +65,8 @@ impl fmt::Display for Refused {
             Refused::NoHost => f.write_str("the header Host is missing"),
             Refused::ForeignHost(host) => write!(
                 f,
-                "the gateway does not answer as {host:?}: set gateway.advertised.url to the URL by which clients \
-                 reach it"
+                "the gateway does not answer as {host:?}: add the name to gateway.hosts, or set gateway.advertised.url to \
+                 the URL by which clients reach it"
             ),
             Refused::ForeignOrigin(origin) => write!(
                 f,
@@ -88,7 +88,7 @@ impl fmt::Display for Refused {
 /// Whose requests are answered.
 #[derive(Debug, Clone, Default)]
 pub struct Doorkeeper {
-    /// Names beside those that no stranger can own, in lower case and without port.
+    /// Names beside addresses and `localhost`, in lower case and without port.
     hosts: BTreeSet<String>,
     /// In lower case.
     origins: BTreeSet<String>,
@@ -108,6 +108,13 @@ impl Doorkeeper {
                 .map(|origin| origin.trim().trim_end_matches('/').to_ascii_lowercase())
                 .collect(),
         }
+    }
+
+    /// Answers as these hosts, too: names of this machine, and configured ones.
+    pub fn with_hosts(mut self, names: impl IntoIterator<Item = String>) -> Doorkeeper {
+        let names = names.into_iter().map(|name| name.trim().to_ascii_lowercase());
+        self.hosts.extend(names.filter(|name| !name.is_empty()));
+        self
     }
 
     /// Whether the request may be answered.
@@ -136,14 +143,12 @@ impl Doorkeeper {
         self.origins.contains(&origin.to_ascii_lowercase())
     }
 
-    /// Addresses, names of this machine, and names without a dot: no stranger can have a page under them. Besides,
-    /// what the operator named.
+    /// Whether no other machine can have this name: an address, `localhost`, or a name that was configured. A name
+    /// without a dot can lead anywhere on a hostile network (LLMNR, mDNS, a DHCP search domain).
     fn is_ours(&self, name: &str) -> bool {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let of_machine = name == "localhost" || name.ends_with(".localhost");
-        let label = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let has_no_dot = !name.is_empty() && name.chars().all(label);
-        of_machine || has_no_dot || is_address(&name) || self.hosts.contains(&name)
+        of_machine || is_address(&name) || self.hosts.contains(&name)
     }
 }
 
@@ -182,6 +187,7 @@ mod tests {
             Some("https://Gateway.example.org:8443/kafka"),
             ["https://app.example.org", "http://localhost:3000/"],
         )
+        .with_hosts(["Highwater", " my-gateway", ""].map(str::to_owned))
     }
 
     #[test]
@@ -205,6 +211,8 @@ mod tests {
         }
         for host in [
             "evil.example.com",
+            "attacker:8082",
+            "wpad",
             "127.0.0.1.evil.example.com:8082",
             "localhost.evil.example.com",
             "gateway.example.org.evil.example.com",

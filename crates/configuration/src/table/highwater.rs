@@ -59,7 +59,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::null("gateway.advertised.url", Kind::String).doc(
         "The URL by which clients reach the gateway. Requests under another host than its own are refused, \
-         addresses and names without a dot aside.",
+         addresses, names of this machine and gateway.hosts aside.",
     ),
     Key::string("gateway.anonymous", "none").one_of(&["none", "read", "produce"]).doc(
         "What everybody may do over a gateway that listens on another address than this machine's own, or that has users: \
@@ -75,6 +75,11 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::null("gateway.tls.key.file", Kind::String).doc(
         "The private key of gateway.tls.certificate.file, in PEM and without a password; it may be in the same file.",
+    ),
+    Key::list("gateway.hosts", "").doc(
+        "Names by which clients reach the gateway, besides addresses, the host name of this machine, and the host of \
+         gateway.advertised.url: an alias of a container, or an entry of a hosts file. Requests under other names are \
+         refused, because a web page may have them (DNS rebinding).",
     ),
     Key::list("gateway.cors.origins", "").doc(
         "Origins of web pages that may send records and read answers, such as https://app.example.org.",

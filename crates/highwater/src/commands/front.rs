@@ -189,8 +189,17 @@ pub fn settings(
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),
             gateway.cors_origins.iter().map(String::as_str),
-        ),
+        )
+        .with_hosts(gateway.hosts.iter().cloned().chain(machine_names())),
     }
+}
+
+/// The host name of this machine, whole and without its domain.
+fn machine_names() -> Vec<String> {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy().into_owned();
+    let first = name.split('.').next().unwrap_or_default().to_owned();
+    vec![name, first]
 }
 
 /// What the console is told. What it cannot have it does without, with a word: the broker beside it goes on.
