@@ -186,9 +186,16 @@ fn decorate(
     }
     if let Some(origin) = listed_origin(shared, &parts.headers) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     }
+    // A shared cache must not give one origin the answer of another.
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
+
+/// Headers of answers that pages of listed origins may read, besides those that any page may (Fetch, "CORS-safelisted
+/// response-header name").
+const EXPOSED: &str = "Allow, Idempotency-Replayed, Retry-After, Server-Timing, WWW-Authenticate, X-High-Watermark, X-Next-Offset";
 
 /// Whether an error is told with the type that REST proxies have for it: not where version 3 is asked, nor what is ours alone.
 fn has_words_of_proxies(asked: Asked, path: &str) -> bool {

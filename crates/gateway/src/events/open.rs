@@ -231,20 +231,16 @@ pub(super) fn head(opened: &Opened) -> Vec<u8> {
 pub(super) fn head_of(is_chunked: bool, origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = Vec::from(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store, no-transform\r\n\
-         x-accel-buffering: no\r\nconnection: close\r\n",
+         x-accel-buffering: no\r\nx-content-type-options: nosniff\r\nvary: Origin\r\nconnection: close\r\n",
     );
     if is_chunked {
         head.extend(b"transfer-encoding: chunked\r\n");
     }
     if let Some(origin) = origin {
-        for (name, value) in
-            [(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes()), (header::VARY, b"Origin")]
-        {
-            head.extend(name.as_str().as_bytes());
-            head.extend(b": ");
-            head.extend(value);
-            head.extend(b"\r\n");
-        }
+        head.extend(header::ACCESS_CONTROL_ALLOW_ORIGIN.as_str().as_bytes());
+        head.extend(b": ");
+        head.extend(origin.as_bytes());
+        head.extend(b"\r\n");
     }
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     head.extend(format!("date: {date}\r\n\r\n").as_bytes());

@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
-use super::reading::{AHEAD_BYTES, Found, Out, Reread, Rereading, Shelf};
 use super::exclusivity::{EXCLUSIVE, displaced};
+use super::reading::{AHEAD_BYTES, Found, Out, Reread, Rereading, Shelf};
 use super::settling::{Begun, settle};
 use super::{AckById, Entry, Groups};
 use crate::charge::{Charge, Room};

@@ -150,6 +150,7 @@ async fn pages_of_strangers_are_refused_and_listed_ones_may_read_the_answer() {
         &[("origin", "null")],
         &[("sec-fetch-site", "cross-site")],
         &[("host", "evil.example.com:8082")],
+        &[("host", "attacker:8082"), ("origin", "http://attacker:8082")],
     ] {
         let answer = post(&mut connection, headers).await;
         assert_eq!(
@@ -174,6 +175,64 @@ async fn pages_of_strangers_are_refused_and_listed_ones_may_read_the_answer() {
     assert_eq!(preflight.header("access-control-allow-headers"), Some(wanted.1));
     let stranger = [("origin", "https://evil.example.com")];
     assert_eq!(connection.ask("OPTIONS", "/topics/t", &stranger, b"").await.status, 403);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_varies_with_the_origin_and_a_listed_page_may_read_each_header_of_ours() {
+    // Headers that any page may read (Fetch), that no page reads (RFC 9110, of the connection), or that are about CORS.
+    let known = [
+        "cache-control",
+        "content-length",
+        "content-type",
+        "connection",
+        "date",
+        "vary",
+        "x-content-type-options",
+    ];
+    let world = World::start_with(|settings| Settings { doorkeeper: keeper(), ..settings }).await;
+    world.create("t", 1, &[]).await;
+    world.fill("t", 0, ["v".to_owned()]).await;
+    let mut connection = world.connect().await;
+    let records = "/topics/t/partitions/0/records?offset=0";
+    let keyed = [("idempotency-key", "k"), ("content-type", "text/plain")];
+    for (method, target, headers) in [
+        ("GET", records, &[][..]),
+        ("GET", "/topics/absent", &[]),
+        ("PUT", "/topics/t/raw", &[]),
+        ("POST", "/topics/t/raw?timing=1", &[]),
+        ("POST", "/topics/t/raw", &keyed),
+        ("POST", "/topics/t/raw", &keyed),
+    ] {
+        for origin in [None, Some("https://evil.example.com"), Some("https://app.example.org")] {
+            if method != "GET" && origin == Some("https://evil.example.com") {
+                continue;
+            }
+            let mut headers = headers.to_vec();
+            headers.extend(origin.map(|origin| ("origin", origin)));
+            let answer = connection.ask(method, target, &headers, b"v").await;
+            assert_eq!(answer.header("vary"), Some("origin"), "{target} {origin:?}: {answer:?}");
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer:?}");
+            let exposed = answer.header("access-control-expose-headers");
+            if origin != Some("https://app.example.org") {
+                assert_eq!(exposed, None, "{answer:?}");
+                continue;
+            }
+            let exposed = exposed.unwrap_or_default();
+            let others = answer.headers.iter().map(|(name, _)| name.as_str());
+            for name in
+                others.filter(|name| !known.contains(name) && !name.starts_with("access-control-"))
+            {
+                assert!(
+                    exposed.split(", ").any(|one| one == name),
+                    "{name} is not among {exposed}"
+                );
+            }
+        }
+    }
+    for name in ["x-next-offset", "x-high-watermark"] {
+        assert!(connection.get(records).await.header(name).is_some(), "{name}");
+    }
     world.stop().await;
 }
 

@@ -248,7 +248,8 @@ async fn a_shared_consumer_on_another_gateway_leaves_an_exclusive_one_alone() {
     let earliest = "subscriptionInitialPosition=Earliest";
     let mut first = WebSocket::open(world.gateway.address(), &target("s", earliest)).await;
     first.text().await;
-    let mut second = WebSocket::open(other.address(), &target("s", "subscriptionType=Shared")).await;
+    let mut second =
+        WebSocket::open(other.address(), &target("s", "subscriptionType=Shared")).await;
     assert!(is_displaced(&mut second).await);
     // The first one still reads.
     world.fill("t", 0, numbered(1..2)).await;
