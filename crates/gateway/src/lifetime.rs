@@ -88,7 +88,16 @@ async fn begin(
         let sockets = TcpListener::from_std(listener)
             .and_then(|listener| Ok((listener, TcpStream::from_std(first)?)));
         match sockets {
-            Ok((listener, first)) => front::accept_all(listener, first, shared, stopped).await,
+            Ok((listener, first)) => {
+                let (who, mut ending) = (Arc::clone(&shared), stopped.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = who.who.follow_users() => {}
+                        () = told_to_stop(&mut ending) => {}
+                    }
+                });
+                front::accept_all(listener, first, shared, stopped).await;
+            }
             Err(cause) => error!(%cause, "the gateway cannot use its sockets"),
         }
     });

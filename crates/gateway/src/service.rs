@@ -159,10 +159,14 @@ fn refusal(shared: &Shared, parts: &Parts, asked: Asked, error: &ApiError) -> An
 /// Tells who takes the connection what it has to answer; the status.
 fn hand_over(shared: &Shared, parts: &Parts, handover: &mut Handover) -> u16 {
     let origin = || listed_origin(shared, &parts.headers).cloned();
+    let login = Visitor::of(parts).login.clone();
     match handover {
-        Handover::Events(stream) => stream.origin = origin(),
-        Handover::Member(stream) => stream.origin = origin(),
-        Handover::Socket(_) => return 101,
+        Handover::Events(stream) => (stream.origin, stream.login) = (origin(), login),
+        Handover::Member(stream) => (stream.origin, stream.login) = (origin(), login),
+        Handover::Socket(socket) => {
+            socket.login = login;
+            return 101;
+        }
     }
     200
 }

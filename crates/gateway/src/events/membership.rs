@@ -33,6 +33,7 @@ use crate::produce::of_refusal;
 use crate::request::instances::check_name;
 use crate::share_owner::ShareOwner;
 use crate::state::Shared;
+use crate::who::{Login, VOID_LOGIN};
 
 /// Bytes of events that are written at once; the id follows them.
 const WRITE_BYTES: usize = 24 * 1024;
@@ -44,6 +45,8 @@ pub(crate) struct OpenedMember {
     session: Session,
     id_style: IdStyle,
     pub(crate) origin: Option<HeaderValue>,
+    /// The login that opened the stream.
+    pub(crate) login: Option<Login>,
     is_chunked: bool,
     /// Of what is gathered to be written.
     charge: Charge,
@@ -94,6 +97,7 @@ pub(super) async fn open(
         session: session.map_err(|error| of_refusal(&error))?,
         id_style: asked.query.id_style,
         origin: None,
+        login: None,
         is_chunked: parts.version == Version::HTTP_11,
         charge: of_writing,
     }))
@@ -108,12 +112,16 @@ pub(crate) async fn serve_member(
 ) {
     let counts = &shared.events.counts;
     let _counted = counts.streams.raised();
-    let OpenedMember { mut session, id_style, origin, is_chunked, charge } = opened;
+    let OpenedMember { mut session, id_style, origin, login, is_chunked, charge } = opened;
     let settings = shared.events.settings;
     let mut writer = Writer::new(stream, is_chunked, settings.blocked_max, counts);
     let head = open::head_of(is_chunked, origin.as_ref());
     let member = Member { session: &mut session, id_style, shared: &shared };
-    let closed = match member.run(&mut writer, &head, &mut stopped).await {
+    let ran = tokio::select! {
+        ran = member.run(&mut writer, &head, &mut stopped) => ran,
+        () = shared.who.until_void(login.as_ref()) => Err(io::Error::other(VOID_LOGIN)),
+    };
+    let closed = match ran {
         Ok(closed) => {
             let mut last = Vec::new();
             notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut last);

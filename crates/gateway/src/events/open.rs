@@ -21,6 +21,7 @@ use super::{Events, membership, topics};
 use crate::answer::{self, Answer};
 use crate::request::Parameters;
 use crate::state::Shared;
+use crate::who::Login;
 
 /// How long a client waits for the cluster to say where its stream begins.
 const OPEN_MAX: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub(crate) struct Opened {
     pub(super) reader: Reader,
     /// The page that may read the stream, if it is another than the gateway's own.
     pub(crate) origin: Option<HeaderValue>,
+    /// The login that opened the stream.
+    pub(crate) login: Option<Login>,
     pub(super) is_chunked: bool,
     /// Gaps between where the client was and where the stream begins.
     pub(super) notices: Vec<u8>,
@@ -125,6 +128,7 @@ async fn begin(events: &Events, asked: &Asked<'_>, parts: &Parts) -> Result<Answ
     Ok(Answer::stream(Opened {
         reader,
         origin: None,
+        login: None,
         is_chunked: parts.version == Version::HTTP_11,
         notices: notices.concat(),
     }))

@@ -16,6 +16,7 @@ use super::writer::Writer;
 use crate::front::Transport;
 use crate::lifetime::told_to_stop;
 use crate::state::Shared;
+use crate::who::VOID_LOGIN;
 
 /// Writes the stream to a connection of which the request was read.
 pub(crate) async fn serve(
@@ -28,7 +29,12 @@ pub(crate) async fn serve(
     let counts = &shared.events.counts;
     let _counted = counts.streams.raised();
     let writer = Writer::new(stream, opened.is_chunked, settings.blocked_max, counts);
-    let closed = match run(writer, opened, &shared, &mut stopped).await {
+    let login = opened.login.clone();
+    let ran = tokio::select! {
+        ran = run(writer, opened, &shared, &mut stopped) => ran,
+        () = shared.who.until_void(login.as_ref()) => Err(io::Error::other(VOID_LOGIN)),
+    };
+    let closed = match ran {
         Ok(closed) => closed,
         Err(cause) => {
             debug!(%cause, "a reader of events is gone");

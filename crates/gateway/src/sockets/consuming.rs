@@ -21,6 +21,7 @@ use crate::request::frames::{Said, said};
 use crate::request::instances::check_name;
 use crate::share_owner::ShareOwner;
 use crate::state::Shared;
+use crate::who::{Login, VOID_LOGIN};
 
 /// A consumer that can begin.
 pub(super) struct Consuming {
@@ -82,9 +83,13 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut Socket<S>,
     mut consuming: Consuming,
     shared: &Shared,
+    login: Option<&Login>,
     stopped: &mut watch::Receiver<bool>,
 ) -> End {
-    let end = run(socket, &mut consuming, shared, stopped).await.unwrap_or_else(|end| end);
+    let end = tokio::select! {
+        end = run(socket, &mut consuming, shared, stopped) => end.unwrap_or_else(|end| end),
+        () = shared.who.until_void(login) => End::policy(VOID_LOGIN),
+    };
     consuming.session.close().await;
     end
 }

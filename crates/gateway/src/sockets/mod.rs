@@ -31,6 +31,7 @@ use crate::request::wanted::wanted;
 use crate::request::{Parameters, Route};
 use crate::share_owner::ShareOwner;
 use crate::state::Shared;
+use crate::who::Login;
 use consuming::Consuming;
 pub use echo::echo;
 use handshake::Accepted;
@@ -46,6 +47,8 @@ pub(crate) struct Opened {
     accepted: Accepted,
     work: Work,
     lease: Lease<ShareOwner>,
+    /// The login that opened the socket.
+    pub(crate) login: Option<Login>,
 }
 
 /// What is done with it.
@@ -97,7 +100,7 @@ pub(crate) async fn open(
             return Err(sockets_are_full());
         }
     }
-    Ok(Answer::socket(Opened { accepted, work, lease }))
+    Ok(Answer::socket(Opened { accepted, work, lease, login: None }))
 }
 
 fn sockets_are_full() -> ApiError {
@@ -153,7 +156,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Opened { accepted, work, lease } = opened;
+    let Opened { accepted, work, lease, login } = opened;
+    let login = login.as_ref();
     let _counted = shared.counts.sockets.raised();
     let head = handshake::head(&accepted);
     if stream.write_all(head.as_bytes()).await.is_err() {
@@ -176,11 +180,15 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let mut socket = Socket::new(stream, read, limits, &room, lease).await;
     let end: End = match work {
-        Work::Read(reading) => reading::serve(&mut socket, *reading, &shared, &mut stopped).await,
-        Work::Consume(consuming) => {
-            consuming::serve(&mut socket, *consuming, &shared, &mut stopped).await
+        Work::Read(reading) => {
+            reading::serve(&mut socket, *reading, &shared, login, &mut stopped).await
         }
-        Work::Produce(one) => producing::serve(&mut socket, one, &shared, &mut stopped).await,
+        Work::Consume(consuming) => {
+            consuming::serve(&mut socket, *consuming, &shared, login, &mut stopped).await
+        }
+        Work::Produce(one) => {
+            producing::serve(&mut socket, one, &shared, login, &mut stopped).await
+        }
     };
     socket.close(&end).await;
 }

@@ -19,6 +19,7 @@ use crate::lifetime::told_to_stop;
 use crate::produce::{Landing, One, refused};
 use crate::request::frames::{Produced, produced};
 use crate::state::Shared;
+use crate::who::{Login, VOID_LOGIN};
 
 /// Records of one connection that are not answered.
 const WAITING_MAX: usize = 1000;
@@ -39,11 +40,14 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut Socket<S>,
     one: One,
     shared: &Arc<Shared>,
+    login: Option<&Login>,
     stopped: &mut watch::Receiver<bool>,
 ) -> End {
     let mut waiting = VecDeque::new();
-    let end = run(socket, &one, &mut waiting, shared, stopped).await;
-    let end = end.unwrap_or_else(|end| end);
+    let end = tokio::select! {
+        end = run(socket, &one, &mut waiting, shared, stopped) => end.unwrap_or_else(|end| end),
+        () = shared.who.until_void(login) => End::policy(VOID_LOGIN),
+    };
     if let End::Told(..) = end {
         // What was sent is answered, also at a stop: the client would not know what became of it.
         let _ = finish(socket, &one, &mut waiting).await;

@@ -12,6 +12,7 @@ use crate::events::{Closed, Piece, Reader, Step};
 use crate::lifetime::told_to_stop;
 use crate::request::frames::{Said, said};
 use crate::state::Shared;
+use crate::who::{Login, VOID_LOGIN};
 
 /// A reader, and what it is told first.
 #[derive(Debug)]
@@ -34,10 +35,14 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut Socket<S>,
     Reading { mut reader, notices, credit }: Reading,
     shared: &Shared,
+    login: Option<&Login>,
     stopped: &mut watch::Receiver<bool>,
 ) -> End {
-    match run(socket, &mut reader, &notices, credit, shared, stopped).await {
-        Ok(end) | Err(end) => end,
+    tokio::select! {
+        end = run(socket, &mut reader, &notices, credit, shared, stopped) => match end {
+            Ok(end) | Err(end) => end,
+        },
+        () = shared.who.until_void(login) => End::policy(VOID_LOGIN),
     }
 }
 

@@ -16,6 +16,7 @@ use serving::users::{Damage, FILE_BYTES_MAX, TokenHash, Users, topics_text};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
+use super::login::LoginChanges;
 use super::{passwords, tokens};
 
 /// How long the file is believed without a look at it.
@@ -82,6 +83,10 @@ impl Book {
         Ok(book)
     }
 
+    pub(super) fn has_token(&self, hash: &TokenHash) -> bool {
+        self.tokens.contains_key(hash)
+    }
+
     pub(super) fn user(&self, name: &str) -> Option<&Arc<Known>> {
         self.users.get(name)
     }
@@ -123,6 +128,7 @@ pub(super) struct Keeper {
     looked_at: RwLock<Option<Instant>>,
     /// Times that the file had changed and could not be used.
     failed_reloads: AtomicU64,
+    changes: LoginChanges,
 }
 
 /// What was seen last.
@@ -136,13 +142,14 @@ struct Looked {
 }
 
 impl Keeper {
-    pub(super) fn new(path: PathBuf) -> Keeper {
+    pub(super) fn new(path: PathBuf, changes: LoginChanges) -> Keeper {
         Keeper {
             path,
             book: RwLock::default(),
             looked: Mutex::default(),
             looked_at: RwLock::default(),
             failed_reloads: AtomicU64::default(),
+            changes,
         }
     }
 
@@ -164,6 +171,11 @@ impl Keeper {
                 self.look(&mut looked).await;
             }
         }
+        self.book_now()
+    }
+
+    /// The users as they were read last.
+    pub(super) fn book_now(&self) -> Arc<Book> {
         Arc::clone(&self.book.read().expect("no code under it panics"))
     }
 
@@ -187,6 +199,7 @@ impl Keeper {
             Ok(Some((mark, book))) => {
                 info!(users = book.users.len(), "the file of users was read");
                 *self.book.write().expect("no code under it panics") = Arc::new(book);
+                self.changes.announce();
                 *looked = Looked { mark: Some(mark), said: None, refused: None };
             }
             Err(cause) => {

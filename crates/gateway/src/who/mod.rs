@@ -6,6 +6,7 @@
 
 mod book;
 mod guesses;
+mod login;
 mod pages;
 pub mod passwords;
 mod remembered;
@@ -29,11 +30,13 @@ use serving::rights::{Rights, Role, Topics};
 use crate::settings::Access;
 
 pub use book::{BookError, check_file};
+pub(crate) use login::Login;
 pub(crate) use pages::{log_in, log_out, login_page, me, sent_to_login};
 pub use signing::{KeyError, SigningKey};
 pub(crate) use tickets::issue;
 
 use book::{Book, Keeper};
+use login::{LoginChanges, LoginMeans};
 use remembered::{Logins, Outcome};
 use signing::{Signer, now_s};
 
@@ -62,6 +65,8 @@ pub(crate) struct Visitor {
     pub(crate) name: Arc<str>,
     pub(crate) rights: Arc<Rights>,
     pub(crate) by: By,
+    /// The login, which may become void while a stream is open; `None` for clients without one.
+    pub(crate) login: Option<Login>,
 }
 
 impl Visitor {
@@ -84,6 +89,7 @@ pub(crate) struct Who {
     keeper: Option<Keeper>,
     logins: Arc<Logins>,
     signer: Signer,
+    changes: LoginChanges,
     nobody: Visitor,
     pub(crate) counts: LoginCounts,
 }
@@ -97,11 +103,18 @@ impl Who {
             Access::Produce => Rights::of(Role::Produce),
             Access::Everything => Rights::of(Role::Admin),
         };
+        let changes = LoginChanges::new();
         Who {
-            keeper: users_file.map(Keeper::new),
+            keeper: users_file.map(|path| Keeper::new(path, changes.clone())),
+            changes,
             logins: Arc::new(Logins::new()),
             signer: Signer::new(&key.unwrap_or_else(SigningKey::random)),
-            nobody: Visitor { name: Arc::from(""), rights: Arc::new(rights), by: By::Nothing },
+            nobody: Visitor {
+                name: Arc::from(""),
+                rights: Arc::new(rights),
+                by: By::Nothing,
+                login: None,
+            },
             counts: LoginCounts::default(),
         }
     }
@@ -183,6 +196,7 @@ impl Who {
                     name: known.name.clone(),
                     rights: known.rights.clone(),
                     by: By::Header,
+                    login: Some(Login::new(known, LoginMeans::Entry)),
                 })
             }
             Outcome::Wrong => {
@@ -211,7 +225,12 @@ impl Who {
                 "the token is not known: it was removed, or never made (highwater user token)",
             ));
         };
-        Ok(Visitor { name: known.name.clone(), rights: known.rights.clone(), by: By::Header })
+        Ok(Visitor {
+            name: known.name.clone(),
+            rights: known.rights.clone(),
+            by: By::Header,
+            login: Some(Login::new(known, LoginMeans::Token(tokens::hash(token)))),
+        })
     }
 
     /// A cookie that is void counts as none: a browser sends it with every request.
@@ -223,6 +242,10 @@ impl Who {
             name: known.name.clone(),
             rights: known.rights.clone(),
             by: By::Cookie(claims.id),
+            login: Some(Login::new(
+                known,
+                LoginMeans::Session { id: claims.id, expires_s: claims.expires_s },
+            )),
         })
     }
 
@@ -236,21 +259,25 @@ impl Who {
         let Claims { good_for: Use::Ticket(topics), user, stamp, .. } = claims else {
             return Err(void());
         };
-        let (name, rights) = if user.is_empty() {
-            (self.nobody.name.clone(), self.nobody.rights.clone())
+        let (name, rights, login) = if user.is_empty() {
+            (self.nobody.name.clone(), self.nobody.rights.clone(), None)
         } else {
             let keeper = self.keeper.as_ref().ok_or_else(void)?;
             let book = keeper.book().await;
             let known = book.user(&user).filter(|known| known.stamp == stamp).ok_or_else(void)?;
-            (known.name.clone(), known.rights.clone())
+            let login = Login::new(known, LoginMeans::Entry);
+            (known.name.clone(), known.rights.clone(), Some(login))
         };
         // A user has all rights to these topics that it had: its entry is the same.
         let role = rights.role.map(|role| role.min(Role::Read));
         let topics = topics.into_iter().filter(|topic| rights.topics.have(topic)).collect();
         let rights = Arc::new(Rights { role, topics: Topics::Named(topics) });
-        Ok(Visitor { name, rights, by: By::Ticket })
+        Ok(Visitor { name, rights, by: By::Ticket, login })
     }
 }
+
+/// The login of an open stream is void.
+pub(crate) const VOID_LOGIN: &str = "the login of this stream is void: its user was removed or changed, or signed out; log in again";
 
 /// Nobody has logged in, or not as somebody who is there.
 pub(crate) fn refused(words: &'static str) -> ApiError {

@@ -187,6 +187,7 @@ pub(crate) fn log_out(shared: &Shared, parts: &Parts) -> Answer {
         cookie(&parts.headers).and_then(|text| shared.who.signer.read(text, now_s))
     {
         shared.who.signer.end(&claims, now_s);
+        shared.who.changes.announce();
     }
     see_other(LOGIN).with(header::SET_COOKIE, set_cookie(shared, "", 0))
 }

@@ -143,12 +143,15 @@ impl Signer {
         hmac::verify(&self.key, body.as_bytes(), &tag).ok()?;
         let body = String::from_utf8(URL_SAFE_NO_PAD.decode(body).ok()?).ok()?;
         let claims = Claims::parse(&body)?;
-        let is_ended = || {
-            let ended = self.ended.lock().expect("no code under it panics");
-            let of_user = ended.get(&claims.user).filter(|_| claims.good_for == Use::Session);
-            of_user.is_some_and(|ended| ended.has(claims.id, claims.expires_s))
-        };
-        (!claims.is_void_at(now_s) && !is_ended()).then_some(claims)
+        let is_ended = claims.good_for == Use::Session
+            && self.is_ended(&claims.user, claims.id, claims.expires_s);
+        (!claims.is_void_at(now_s) && !is_ended).then_some(claims)
+    }
+
+    /// Whether a session was ended before its time.
+    pub(super) fn is_ended(&self, user: &str, id: u128, expires_s: u64) -> bool {
+        let ended = self.ended.lock().expect("no code under it panics");
+        ended.get(user).is_some_and(|ended| ended.has(id, expires_s))
     }
 
     /// From now on the session is void, in this process.

@@ -21,6 +21,7 @@ mod producing;
 mod pushing;
 mod reading;
 mod refusing;
+mod revocation;
 mod shares;
 mod slow_readers;
 mod stopping;

@@ -29,6 +29,7 @@ use crate::request::v3::{Described, Unread, record};
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Trace, idempotency_key};
 use crate::state::Shared;
+use crate::who::{Login, VOID_LOGIN, Visitor};
 
 /// Records of a stream that wait for their acknowledgements.
 const WAITING_MAX: usize = 1000;
@@ -66,6 +67,7 @@ pub(crate) async fn stream(
         shared: Arc::clone(shared),
         about: About::new(&cluster_id, target.topic),
         topic,
+        login: Visitor::of(parts).login.clone(),
         pair: wanted.pair,
         trace: Trace::of(&parts.headers).into_owned(),
         out,
@@ -88,6 +90,7 @@ struct Stream {
     shared: Arc<Shared>,
     /// As it was when the last object came.
     topic: Arc<Topic>,
+    login: Option<Login>,
     pair: Pair,
     /// Of the whole stream, and so of each of its records.
     trace: Trace<'static>,
@@ -107,6 +110,8 @@ enum Event {
     /// Another object is there; `false`: there is none.
     Object(Result<bool, ApiError>),
     Stop,
+    /// The login of the stream is void.
+    Void,
 }
 
 /// The client has gone, and hears nothing any more.
@@ -129,8 +134,9 @@ impl Stream {
     /// Serves to the end of the stream; the error that ends it, if one does.
     async fn serve(&mut self) -> Result<Option<ApiError>, Gone> {
         let shared = Arc::clone(&self.shared);
-        let stopped = shared.stopped();
-        tokio::pin!(stopped);
+        let (stopped, login) = (shared.stopped(), self.login.clone());
+        let void = shared.who.until_void(login.as_ref());
+        tokio::pin!(stopped, void);
         // Why nothing more is read: the body has ended, or an error. An object for which there is no memory is looked
         // at again when a record before it has an outcome.
         let (mut end, mut has_no_room) = (None, false);
@@ -146,6 +152,7 @@ impl Stream {
                 }
                 object = self.objects.next(), if reads => Event::Object(object),
                 () = &mut stopped, if end.is_none() => Event::Stop,
+                () = &mut void, if end.is_none() => Event::Void,
                 () = self.out.closed() => return Err(Gone),
             };
             match event {
@@ -159,6 +166,10 @@ impl Stream {
                 },
                 Event::Object(Ok(false)) => end = Some(None),
                 Event::Object(Err(error)) => end = Some(Some(self.of_next(&error))),
+                Event::Void => {
+                    let error = ApiError::new(Kind::Unidentified, VOID_LOGIN);
+                    end = Some(Some(self.of_next(&error)));
+                }
                 Event::Stop => {
                     let error = ApiError::new(Kind::Unavailable, "the gateway stops");
                     end = Some(Some(self.of_next(&error)));

@@ -1,0 +1,196 @@
+//! Open streams of a login that becomes void: each kind of stream times each way to void a login. The same streams of
+//! another user stay open.
+
+use gateway::who::{passwords, tokens};
+use serving::rights::{Rights, Role, Topics};
+use serving::users::{Token, User, Users};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::fixture::{PATIENCE, World};
+use crate::http::Connection;
+
+const PASSWORD: &str = "correct horse: battery";
+
+/// The targets of streams that a user may have open.
+const STREAMS: [&str; 6] = [
+    "/topics/t/events",
+    "/topics/t/events?group=GROUP",
+    "/ws/topics/t",
+    "/ws/v2/consumer/persistent/public/default/t/GROUP?subscriptionType=Shared",
+    "/ws/v2/producer/persistent/public/default/t",
+    "/v3/clusters/CLUSTER/topics/t/records",
+];
+
+/// A file of users with a token each.
+struct Book {
+    dir: tempfile::TempDir,
+    users: Users,
+    tokens: Vec<String>,
+}
+
+const NAMES: [&str; 5] = ["removed", "lowered", "renewed", "detached", "stays"];
+
+impl Book {
+    fn new() -> Book {
+        let (mut users, mut made) = (Users::default(), Vec::new());
+        for name in NAMES {
+            let rights = Rights::of(Role::Admin);
+            users.users.insert(
+                name.to_owned(),
+                User { rights, password: Some(passwords::hash(PASSWORD)) },
+            );
+            let token = tokens::make();
+            users.tokens.insert(tokens::hash(&token), Token { user: name.to_owned(), made_s: 1 });
+            made.push(token);
+        }
+        let book = Book { dir: tempfile::tempdir().unwrap(), users, tokens: made };
+        book.write();
+        book
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.dir.path().join("users")
+    }
+
+    fn write(&self) {
+        let new = self.dir.path().join("users.new");
+        std::fs::write(&new, self.users.text()).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    fn token_of(&self, name: &str) -> &str {
+        &self.tokens[NAMES.iter().position(|known| *known == name).unwrap()]
+    }
+
+    fn bearer(&self, name: &str) -> String {
+        format!("authorization: Bearer {}", self.token_of(name))
+    }
+
+    /// Makes the logins of all but one user void.
+    fn void(&mut self) {
+        self.users.users.remove("removed");
+        self.users.tokens.retain(|_, token| token.user != "removed");
+        let lowered = self.users.users.get_mut("lowered").unwrap();
+        lowered.rights =
+            Rights { role: Some(Role::Read), topics: Topics::Under(vec!["logs.".to_owned()]) };
+        self.users.users.get_mut("renewed").unwrap().password = Some(passwords::hash("another"));
+        self.users.tokens.remove(&tokens::hash(self.token_of("detached")));
+        self.write();
+    }
+}
+
+/// Opens a stream; returns it once its head has come.
+async fn open(
+    world: &World,
+    cluster: &str,
+    (name, login): (&str, &str),
+    target: &str,
+) -> TcpStream {
+    let mut stream = TcpStream::connect(world.gateway.address()).await.unwrap();
+    let target = target.replace("CLUSTER", cluster).replace("GROUP", &format!("group-{name}"));
+    let (method, more) = match target.split('/').nth(1).unwrap() {
+        "ws" => (
+            "GET",
+            "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+        ),
+        "v3" => ("POST", "content-type: application/json\r\ntransfer-encoding: chunked\r\n"),
+        _ => ("GET", ""),
+    };
+    // A cookie counts on requests of pages of the gateway's own.
+    let origin = format!("origin: http://{}", world.gateway.address());
+    let host = world.gateway.address();
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nhost: {host}\r\n{origin}\r\n{login}\r\n{more}\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    if method == "POST" {
+        let object = r#"{"value":{"type":"STRING","data":"v"}}"#;
+        let chunk = format!("{:x}\r\n{object}\r\n", object.len());
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    let mut status = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut status)).await.expect("an answer").unwrap();
+    let status = String::from_utf8_lossy(&status[9..]).into_owned();
+    assert!(["101", "200"].contains(&&*status), "{name} {target}: {status}");
+    stream
+}
+
+/// Waits until the gateway closes a stream.
+async fn until_closed(mut stream: TcpStream, what: &str) {
+    let mut buffer = [0; 16 * 1024];
+    let closing = async {
+        loop {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                // The last chunk of an answer, whose request may go on.
+                Ok(count) if buffer[..count].ends_with(b"0\r\n\r\n") => return,
+                // A WebSocket answers a close (RFC 6455, 5.5.1): a masked one without a body.
+                Ok(_) => drop(stream.write_all(&[0x88, 0x80, 0, 0, 0, 0]).await),
+            }
+        }
+    };
+    assert!(timeout(PATIENCE, closing).await.is_ok(), "{what} stays open");
+}
+
+/// The cookie of a login as a header.
+async fn cookie(world: &World, name: &str) -> String {
+    let mut connection = world.connect().await;
+    let form = format!("name={name}&password=correct+horse%3A+battery");
+    let answer = connection.post("/console/login", "application/x-www-form-urlencoded", form).await;
+    assert_eq!(answer.status, 303, "{answer:?}");
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    format!("cookie: {cookie}")
+}
+
+async fn sign_out(world: &World, cookie: &str) {
+    let mut connection: Connection = world.connect().await;
+    let (_, value) = cookie.split_once(": ").unwrap();
+    let origin = format!("http://{}", world.gateway.address());
+    let host = world.gateway.address().to_string();
+    let headers = [("cookie", value), ("origin", &*origin), ("host", &*host)];
+    let answer = connection.ask("POST", "/console/logout", &headers, b"").await;
+    assert_eq!(answer.status, 303, "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_a_void_login_are_closed_and_those_of_others_stay() {
+    let mut book = Book::new();
+    let users_file = Some(book.file());
+    let world = World::start_with(|settings| gateway::Settings { users_file, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let cluster = world.cluster.metadata().cluster_id.clone().unwrap_or_default();
+    let (cookie_out, cookie_in) = (cookie(&world, "stays").await, cookie(&world, "stays").await);
+    let (mut void, mut valid) = (Vec::new(), Vec::new());
+    for target in STREAMS {
+        for name in NAMES {
+            let stream = open(&world, &cluster, (name, &book.bearer(name)), target).await;
+            let what = format!("{target} of {name}");
+            if name == "stays" { valid.push((stream, what)) } else { void.push((stream, what)) }
+        }
+        let out = open(&world, &cluster, ("out", &cookie_out), target).await;
+        void.push((out, format!("{target} of a session that is signed out")));
+        let other = open(&world, &cluster, ("in", &cookie_in), target).await;
+        valid.push((other, format!("{target} of another session")));
+    }
+    sign_out(&world, &cookie_out).await;
+    book.void();
+    // No request comes meanwhile: the streams end by themselves.
+    for (stream, what) in void {
+        until_closed(stream, &what).await;
+    }
+    for (stream, what) in &valid {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match stream.try_read(&mut buffer) {
+                Ok(0) => panic!("{what} was closed"),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    drop(valid);
+    world.stop().await;
+}
