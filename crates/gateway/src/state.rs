@@ -66,7 +66,12 @@ impl Shared {
         let events = Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3);
         let lane = topics.cluster().private_lane();
         Shared {
-            who: Who::new(settings.users_file.clone(), settings.key.clone(), settings.access),
+            who: Who::new(
+                settings.users_file.clone(),
+                settings.key.clone(),
+                settings.access,
+                settings.is_secure,
+            ),
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             counts: Counts::default(),
             groups: Arc::new(Groups::new(lane, Arc::clone(&events.counts))),

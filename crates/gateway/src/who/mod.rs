@@ -40,8 +40,11 @@ use login::{LoginChanges, LoginMeans};
 use remembered::{Logins, Outcome};
 use signing::{Signer, now_s};
 
-/// The cookie of somebody who has logged in.
+/// Name of the session cookie without TLS.
 const COOKIE: &str = "highwater-session";
+/// Name of the session cookie under TLS. Browsers accept a cookie with this prefix from this very host under TLS only
+/// (RFC 6265bis, 4.1.3.2), so no other port or subdomain can replace it.
+const SECURE_COOKIE: &str = "__Host-highwater-session";
 /// What a token stands behind among the subprotocols of a WebSocket, which a page can name and no header.
 pub(crate) const BEARER: &str = "bearer.";
 
@@ -90,13 +93,20 @@ pub(crate) struct Who {
     logins: Arc<Logins>,
     signer: Signer,
     changes: LoginChanges,
+    cookie_name: &'static str,
     nobody: Visitor,
     pub(crate) counts: LoginCounts,
 }
 
 impl Who {
     /// `users_file`: without one there are no users. `key`: without one, what is signed is void after a restart.
-    pub(crate) fn new(users_file: Option<PathBuf>, key: Option<SigningKey>, access: Access) -> Who {
+    /// `is_secure`: clients come under TLS.
+    pub(crate) fn new(
+        users_file: Option<PathBuf>,
+        key: Option<SigningKey>,
+        access: Access,
+        is_secure: bool,
+    ) -> Who {
         let rights = match access {
             Access::Health => Rights::NONE,
             Access::Read => Rights::of(Role::Read),
@@ -107,6 +117,7 @@ impl Who {
         Who {
             keeper: users_file.map(|path| Keeper::new(path, changes.clone())),
             changes,
+            cookie_name: if is_secure { SECURE_COOKIE } else { COOKIE },
             logins: Arc::new(Logins::new()),
             signer: Signer::new(&key.unwrap_or_else(SigningKey::random)),
             nobody: Visitor {
@@ -233,9 +244,17 @@ impl Who {
         })
     }
 
+    /// The first of its name: a browser sends the most special one first, and we set one of one path.
+    fn cookie<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let all = headers.get_all(header::COOKIE).iter();
+        let mut pairs =
+            all.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(';'));
+        pairs.find_map(|pair| pair.trim().strip_prefix(self.cookie_name)?.strip_prefix('='))
+    }
+
     /// A cookie that is void counts as none: a browser sends it with every request.
     fn of_cookie(&self, book: &Book, headers: &HeaderMap) -> Option<Visitor> {
-        let claims = self.signer.read(cookie(headers)?, now_s())?;
+        let claims = self.signer.read(self.cookie(headers)?, now_s())?;
         let known = book.user(&claims.user)?;
         let is_its = claims.good_for == Use::Session && known.stamp == claims.stamp;
         is_its.then(|| Visitor {
@@ -309,11 +328,4 @@ pub(crate) fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let all = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     let lists = all.filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).map(str::trim)
-}
-
-/// The first of its name: a browser sends the most special one first, and we set one of one path.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let all = headers.get_all(header::COOKIE).iter();
-    let mut pairs = all.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }

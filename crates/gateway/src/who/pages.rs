@@ -11,7 +11,7 @@ use serving::error::{ApiError, Kind};
 
 use super::signing::now_s;
 use super::tokens::random;
-use super::{By, COOKIE, Visitor, Who, cookie};
+use super::{By, Visitor, Who};
 use crate::answer::{Answer, text};
 use crate::front::Peer;
 use crate::request::Parameters;
@@ -175,8 +175,9 @@ pub(crate) async fn log_in(
 /// Not for scripts, and not with requests that other sites' pages make.
 fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> HeaderValue {
     let secure = if shared.settings.is_secure { "; Secure" } else { "" };
+    let name = shared.who.cookie_name;
     let cookie =
-        format!("{COOKIE}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}");
+        format!("{name}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::try_from(cookie).expect("plain characters")
 }
 
@@ -184,7 +185,7 @@ fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> HeaderValue {
 pub(crate) fn log_out(shared: &Shared, parts: &Parts) -> Answer {
     let now_s = now_s();
     if let Some(claims) =
-        cookie(&parts.headers).and_then(|text| shared.who.signer.read(text, now_s))
+        shared.who.cookie(&parts.headers).and_then(|text| shared.who.signer.read(text, now_s))
     {
         shared.who.signer.end(&claims, now_s);
         shared.who.changes.announce();

@@ -3,6 +3,7 @@
 mod attacks;
 mod choosing;
 mod cloud_events;
+mod cookies;
 mod crowded;
 mod event_groups;
 mod event_stream;
