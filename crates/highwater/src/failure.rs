@@ -19,12 +19,15 @@ pub struct Failure {
     hint: Option<String>,
     /// Whoever read our output has gone: nothing is to be said.
     silent: bool,
+    /// Whether no broker answered.
+    unreachable: bool,
 }
 
 impl Failure {
     /// A failure in one line: lower case, no full stop.
     pub fn new(primary: impl Into<String>) -> Failure {
-        Failure { primary: primary.into(), detail: None, hint: None, silent: false }
+        let primary = primary.into();
+        Failure { primary, detail: None, hint: None, silent: false, unreachable: false }
     }
 
     /// Adds why.
@@ -37,6 +40,17 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Notes whether no broker answered.
+    pub fn unreachable(mut self, is_unreachable: bool) -> Failure {
+        self.unreachable = is_unreachable;
+        self
+    }
+
+    /// Whether no broker answered.
+    pub fn is_unreachable(&self) -> bool {
+        self.unreachable
     }
 
     /// Writes it to standard error, in colours on a terminal, and gives the exit code. Where a broker

@@ -61,8 +61,20 @@ pub async fn connect(
             }
             _ => "start a broker with `highwater start`, or name one with --bootstrap-server".to_owned(),
         };
-        failure.detail(error).hint(hint)
+        let is_unreachable = is_silence(&error);
+        failure.detail(error).hint(hint).unreachable(is_unreachable)
     })
+}
+
+/// Whether an error means that no broker answered.
+fn is_silence(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Connect { .. }
+            | ClientError::Closed { .. }
+            | ClientError::TimedOut { .. }
+            | ClientError::NoBroker(_)
+    )
 }
 
 /// A topic that must be there. Other than `Cluster::topic`, it does not wait for it to appear.
@@ -142,6 +154,6 @@ pub fn failed(wanted: impl Into<String>, error: &ClientError) -> Failure {
                 None => failure,
             }
         }
-        _ => failure.detail(error),
+        _ => failure.detail(error).unreachable(is_silence(error)),
     }
 }

@@ -159,6 +159,15 @@ impl Health {
         }
     }
 
+    /// Health of a cluster of which no broker answers.
+    fn of_silence(failure: &Failure) -> Health {
+        let decided = ClusterHealth::of_silence(format!(
+            "{failure}; /healthz at a broker's http.listener answers while its disk hangs"
+        ));
+        let reasons = decided.reasons.into_iter().map(Reason::new).collect();
+        Health { reasons, ..Health::default() }
+    }
+
     /// The next step for the operator.
     fn hint(&self) -> Option<String> {
         if let Some(first) = self.fenced.first() {
@@ -214,8 +223,11 @@ impl Health {
 
 /// `cluster health`
 pub fn run(format: Format, connection: &Connection) -> Result<ExitCode, Failure> {
-    let (view, registered) = read_cluster(connection, read_reports)?;
-    let health = Health::new(&view, registered);
+    let health = match read_cluster(connection, read_reports) {
+        Ok((view, registered)) => Health::new(&view, registered),
+        Err(failure) if failure.is_unreachable() => Health::of_silence(&failure),
+        Err(failure) => return Err(failure),
+    };
     output::print_one(format, &health, Health::text)?;
     if let Some(hint) = health.hint() {
         anstream::eprintln!("hint: {hint}");

@@ -476,24 +476,56 @@ fn a_directory_whose_disk_hangs_is_named_until_the_disk_answers() {
     run(&node.address, "topic create many -p 8");
     let frozen = volume.freeze().unwrap();
     // One partition in two is on each disk.
-    let producers: Vec<_> = (0..8)
-        .map(|partition| {
-            let mut command = Command::new(HIGHWATER);
-            command.args(["produce", "many", "-b", &node.address, "--partition"]);
-            command.arg(partition.to_string()).stdin(Stdio::piped());
-            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            child.stdin.take().unwrap().write_all(b"unfinished\n").unwrap();
-            ByHand(child)
-        })
-        .collect();
+    let producers = write_to_each_of_many(&node);
     // F12.
     let answer = until_named(&node.http, "log_directory_hung");
     assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
     assert_eq!(codes(&node.http), expected(200, 200, 200, "degraded"));
-    assert_eq!(cluster_health(&node.address).0, 1);
+    let (exit, text) = cluster_health(&node.address);
+    assert!(exit == 1 && text.starts_with("healthy: no\n"), "{text}");
     drop(frozen);
     wait_until("the disk answers", || {
         get(&node.http, "/healthz").is_some_and(|answer| !answer.names("log_directory_hung"))
     });
+    drop(producers);
+}
+
+/// Producers of one record to each of the eight partitions of the topic `many`.
+fn write_to_each_of_many(node: &Node) -> Vec<ByHand> {
+    let producer = |partition: i32| {
+        let mut command = Command::new(HIGHWATER);
+        command.args(["produce", "many", "-b", &node.address, "--partition"]);
+        command.arg(partition.to_string()).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"unfinished\n").unwrap();
+        ByHand(child)
+    };
+    (0..8).map(producer).collect()
+}
+
+#[test]
+fn a_broker_whose_only_disk_hangs_is_reported_although_its_kafka_port_answers_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(volume) = FreezableVolume::mount(place.path()) else {
+        eprintln!("skipped: this user may not mount and freeze a file system");
+        return;
+    };
+    let data = volume.0.join("data").display().to_string();
+    let node = Node::start(&place.path().join("node"), None, &[("log.dirs", &data)]);
+    run(&node.address, "topic create many -p 8");
+    let frozen = volume.freeze().unwrap();
+    // A write to a frozen file system holds the thread that serves its connection.
+    let producers = write_to_each_of_many(&node);
+    let answer = until_named(&node.http, "log_directory_hung");
+    assert_eq!((answer.code, answer.status()), (503, "unavailable"), "{answer:?}");
+    assert_eq!(codes(&node.http), expected(200, 200, 503, "unavailable"));
+    let began = Instant::now();
+    let (exit, text) = cluster_health(&node.address);
+    assert!(exit == 1 && text.starts_with("healthy: no\n"), "{text}");
+    let is_named = ["cluster: broker_unreachable: ", "broker 1: log_directory_hung: "];
+    assert!(is_named.iter().any(|line| text.contains(line)), "{text}");
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    drop(frozen);
+    wait_until("the cluster is healthy", || cluster_health(&node.address).0 == 0);
     drop(producers);
 }

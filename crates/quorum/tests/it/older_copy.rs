@@ -50,7 +50,10 @@ async fn an_only_voter_refuses_an_older_copy_and_changes_nothing() {
     quorum.stop().await.unwrap();
 
     let config = || QuorumConfig { notes: vec![note], ..config(1) };
-    let refused = start(config(), &copied, Arc::new(NoTransport)).await;
+    // A node that believes the copy waits for its newest entry, which it does not have.
+    let starting = start(config(), &copied, Arc::new(NoTransport));
+    let refused = tokio::time::timeout(Duration::from_secs(60), starting).await;
+    let refused = refused.expect("the start ends");
     let Err(QuorumError::Stopped(words)) = refused.map(drop) else {
         panic!("the copy is believed")
     };

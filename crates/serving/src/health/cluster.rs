@@ -131,6 +131,13 @@ impl ClusterHealth {
         health
     }
 
+    /// Health of a cluster of which no broker answers; the cause.
+    pub fn of_silence(cause: impl Into<String>) -> ClusterHealth {
+        let mut health = ClusterHealth::default();
+        health.add(None, HealthReason::new(Condition::BrokerUnreachable, cause));
+        health
+    }
+
     /// Whether `cluster health` exits 0.
     pub fn is_healthy(&self) -> bool {
         self.fenced.is_empty()

@@ -515,6 +515,9 @@ fn a_cluster_is_well_only_if_metadata_and_reports_agree() {
         facts.brokers[1].report = BrokerReport::Reasons(report::decode(text).unwrap());
     });
     assert_eq!(later, ["new_one"]);
+    let silent = ClusterHealth::of_silence("no broker answers");
+    let reasons: Vec<&str> = silent.reasons.iter().map(|reason| &*reason.code).collect();
+    assert_eq!((silent.is_healthy(), reasons), (false, vec!["broker_unreachable"]));
 }
 
 #[test]
