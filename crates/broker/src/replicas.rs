@@ -458,7 +458,8 @@ fn open_missing(
     let threads = config.threads.recovery_per_log_dir.max(1) * config.log_dirs.len();
     let mut partitions = OpenedPartitions::new();
     for missing in missing.chunks(OPENED_TOGETHER_MAX) {
-        let wanted: Vec<Wanted> = missing.iter().map(|change| wanted(change, &settings)).collect();
+        let wanted: Vec<Wanted> =
+            missing.iter().map(|change| wanted(change, &update.after, &settings)).collect();
         let is_news: Vec<bool> =
             wanted.iter().map(|wanted| !server.logs.is_unopened(&wanted.name)).collect();
         let opened = open_logs(&server.logs, &wanted, update.index, threads, server.now());
@@ -479,14 +480,18 @@ fn open_missing(
     partitions
 }
 
-fn wanted(change: &LocalChange, settings: &SettingsByTopic) -> Wanted {
+fn wanted(change: &LocalChange, image: &ClusterImage, settings: &SettingsByTopic) -> Wanted {
     let settings = &settings[&change.topic_id];
+    let topic = image.topic_by_id(change.topic_id);
+    // The log may have an epoch of which the metadata knows by this broker's report only.
+    let found = topic.and_then(|topic| topic.found_epoch(change.partition));
+    let epoch = state_of(&change.kind).leader_epoch;
     Wanted {
         name: TopicPartition { topic: Arc::clone(&change.topic), partition: change.partition },
         topic_id: change.topic_id,
         config: Arc::clone(&settings.log),
         durability: settings.durability,
-        epoch: state_of(&change.kind).leader_epoch,
+        epoch: found.map_or(epoch, |found| found.max(epoch)),
     }
 }
 

@@ -111,6 +111,7 @@ pub struct RunningBroker {
 /// Starts a broker. It runs on threads of its own and, for what is not on the data path, on the
 /// runtime that this is called on.
 pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
+    quorum::check_regenerated(&RealDisk, &config.metadata_dir.join(METADATA_DIR))?;
     let timed = TimedDisk::new(Arc::new(RealDisk), &config.log_dirs);
     let disk: Arc<dyn Disk> =
         Arc::new(BallastDisk::new(Arc::new(timed.clone()), essential_folders(&config)));
@@ -191,6 +192,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let who = BrokerRef { broker: config.node_id, epoch: joined.epoch };
             let unknown = || cluster::unknown_replicas(&quorum.image(), &logs, config.node_id);
             cluster::tell_at_start(unknown, &controller, who).await?;
+            let found = || cluster::found_epochs(&quorum.image(), &logs, config.node_id);
+            cluster::tell_at_start(found, &controller, who).await?;
             cluster::settle_mended(&quorum, &controller, &logs, who).await?;
             let deleted = quorum.take_deleted_topics();
             logs.delete_absent(&deleted, &quorum.image());
@@ -646,6 +649,7 @@ pub fn controller_settings(config: &BrokerConfig) -> ControllerSettings {
         partitions_default: config.topics.partitions,
         replication_factor_default: config.topics.replication_factor,
         producer_ids_from: 0,
+        generation: 0,
         static_configs: agreed_values(config),
     }
 }

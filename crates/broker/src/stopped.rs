@@ -84,6 +84,7 @@ pub async fn reset_config(
     key: &str,
 ) -> Result<Vec<String>, ResetError> {
     let dir = metadata_dir.join(METADATA_DIR);
+    quorum::check_regenerated(&**disk, &dir)?;
     if !quorum::is_only_voter(disk, &dir, cluster_id, node)? {
         return Err(ResetError::OtherVoters);
     }
@@ -149,6 +150,8 @@ pub enum RegenerateError {
 /// Makes a new quorum out of the metadata of the stopped broker `node`, which votes alone at its next start; the brokers `voters`
 /// vote once all of them have the metadata. Fences every broker: all of them are stopped, and fenced together each complete
 /// replica stays complete. Must be called within a tokio runtime. Fails where a start would.
+///
+/// After a failure or a crash in between, a start refuses the folder until this function has succeeded.
 pub async fn regenerate(
     disk: &Arc<dyn Disk>,
     metadata_dir: &Path,
@@ -157,13 +160,17 @@ pub async fn regenerate(
     voters: &BTreeSet<BrokerId>,
 ) -> Result<Regeneration, RegenerateError> {
     let (dir, lot) = (metadata_dir.join(METADATA_DIR), fastrand::u32(1..));
+    quorum::plan_regeneration(disk, &dir, cluster_id, node)?;
+    quorum::begin_regeneration(&**disk, &dir)?;
     let made = quorum::regenerate(disk, &dir, cluster_id, node, lot, voters).await?;
-    let mut config = QuorumConfig::new(node, cluster_id, dir);
+    let mut config = QuorumConfig::new(node, cluster_id, dir.clone());
     config.controller.producer_ids_from = i64::from(made.generation) * PRODUCER_IDS_OF_A_GENERATION;
+    config.controller.generation = made.generation;
     let quorum = Quorum::start(config, Arc::clone(disk), Arc::new(NoTransport)).await?;
     let prepared = prepare(&quorum).await;
     quorum.stop().await?;
     prepared?;
+    quorum::end_regeneration(&**disk, &dir)?;
     Ok(made)
 }
 

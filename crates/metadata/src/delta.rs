@@ -110,7 +110,8 @@ impl ImageDelta {
                 self.note_partitions(before, topics, cleared);
             }
             DurabilityLost { topics } => self.note_partitions(before, topics, |_| true),
-            TruncationAllowed { topic_id, partition, .. } => {
+            TruncationAllowed { topic_id, partition, .. }
+            | LeaderEpochFound { topic_id, partition, .. } => {
                 self.note_partition(*topic_id, *partition);
             }
             TopicDeleted { topic_id } => self.note_deleted(before, *topic_id),

@@ -57,6 +57,10 @@ pub enum Mutant {
     UnheardReplicasCount,
     /// A replica in a missing log directory is given up although no other replica is in sync.
     LastMissingIsGivenUp,
+    /// A leader epoch that only a replica's log has is ignored.
+    FoundEpochsAreIgnored,
+    /// A regenerated quorum continues leader epochs in the generation of the lost one.
+    EarlierGenerationsCount,
 }
 
 impl Mutant {
@@ -92,6 +96,10 @@ impl Mutant {
     /// Rules of missing log directories ([`crate::decide::GiveUpMissing`]).
     pub const OF_MISSING: [Mutant; 2] =
         [Mutant::UnheardReplicasCount, Mutant::LastMissingIsGivenUp];
+
+    /// Rules of leader epochs that only logs have ([`crate::decide::ReportLeaderEpochs`]).
+    pub const OF_FOUND_EPOCHS: [Mutant; 2] =
+        [Mutant::FoundEpochsAreIgnored, Mutant::EarlierGenerationsCount];
 }
 
 #[cfg(debug_assertions)]

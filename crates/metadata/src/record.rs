@@ -355,6 +355,18 @@ pub enum MetadataRecord {
         #[serde(with = "json::leader_epoch")]
         leader_epoch: LeaderEpoch,
     },
+    /// A replica's log has records of a leader epoch that the metadata does not have: a lost majority of the quorum decided it. Level 4.
+    LeaderEpochFound {
+        /// The topic.
+        #[serde(with = "json::uuid")]
+        topic_id: TopicId,
+        /// The partition.
+        #[serde(with = "json::partition_index")]
+        partition: PartitionIndex,
+        /// The greatest leader epoch that was found.
+        #[serde(with = "json::leader_epoch")]
+        leader_epoch: LeaderEpoch,
+    },
     /// A topic, its partitions and its configuration are gone.
     TopicDeleted {
         /// Which.
@@ -395,7 +407,7 @@ pub enum MetadataRecord {
 pub const COPIES_LEVEL: i16 = 4;
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 24] = [
+const TYPES: [&str; 25] = [
     "cluster-created",
     "feature-level-set",
     "group-placement-set",
@@ -416,6 +428,7 @@ const TYPES: [&str; 24] = [
     "elr-cleared",
     "durability-lost",
     "truncation-allowed",
+    "leader-epoch-found",
     "topic-deleted",
     "config-set",
     "config-removed",
@@ -485,7 +498,9 @@ impl MetadataRecord {
             | DurabilityLost { .. } => 1,
             ReplicasOffline { .. } => 2,
             GroupPlacementSet { .. } => GROUP_PLACEMENT_LEVEL,
-            TruncationAllowed { .. } | DirectoryMarksRaised { .. } => COPIES_LEVEL,
+            TruncationAllowed { .. } | LeaderEpochFound { .. } | DirectoryMarksRaised { .. } => {
+                COPIES_LEVEL
+            }
             _ => 0,
         }
     }
@@ -674,6 +689,11 @@ mod tests {
             partition: PartitionIndex(0),
             leader_epoch: LeaderEpoch(3),
         };
+        let found = MetadataRecord::LeaderEpochFound {
+            topic_id,
+            partition: PartitionIndex(0),
+            leader_epoch: LeaderEpoch(9),
+        };
         let (first, count) = (ProducerId(7), 1000);
         let (key, value) = ("k".to_owned(), "v".to_owned());
         let second = partitions.clone();
@@ -698,6 +718,7 @@ mod tests {
             MetadataRecord::ElrCleared { topics: vec![topic_id], members: 2 },
             MetadataRecord::DurabilityLost { topics: vec![topic_id] },
             allowed,
+            found,
             MetadataRecord::TopicDeleted { topic_id },
             MetadataRecord::ConfigSet { resource: resource.clone(), key: key.clone(), value },
             MetadataRecord::ConfigRemoved { resource, key },

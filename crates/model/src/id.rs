@@ -85,6 +85,43 @@ impl Offset {
 impl LeaderEpoch {
     /// "No epoch known", as the protocol writes it.
     pub const NONE: LeaderEpoch = LeaderEpoch(-1);
+
+    /// Low bits, which count the elections of a partition. The bits above are the generation of the metadata quorum.
+    const ELECTION_BITS: u32 = 22;
+
+    /// Greatest generation that a leader epoch can hold.
+    pub const GENERATION_MAX: u32 = (1 << (31 - LeaderEpoch::ELECTION_BITS)) - 1;
+
+    /// Generation of the metadata quorum that decided this leader epoch; 0 for [`LeaderEpoch::NONE`].
+    pub const fn generation(self) -> u32 {
+        match self.0 {
+            ..0 => 0,
+            epoch => epoch as u32 >> LeaderEpoch::ELECTION_BITS,
+        }
+    }
+
+    /// Number of the election, counted over all generations; -1 for [`LeaderEpoch::NONE`].
+    pub const fn elections(self) -> i32 {
+        match self.0 {
+            ..0 => -1,
+            epoch => epoch & ((1 << LeaderEpoch::ELECTION_BITS) - 1),
+        }
+    }
+
+    /// The same election in a later generation, which stays at most [`LeaderEpoch::GENERATION_MAX`]. An earlier generation
+    /// changes nothing.
+    pub const fn in_generation(self, generation: u32) -> LeaderEpoch {
+        let generation = match generation > LeaderEpoch::GENERATION_MAX {
+            true => LeaderEpoch::GENERATION_MAX,
+            false => generation,
+        };
+        match self.0 >= 0 && generation > self.generation() {
+            true => {
+                LeaderEpoch(((generation << LeaderEpoch::ELECTION_BITS) as i32) | self.elections())
+            }
+            false => self,
+        }
+    }
 }
 
 impl BrokerId {

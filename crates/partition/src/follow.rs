@@ -357,7 +357,9 @@ fn divergence(state: &State, (epoch, end): (LeaderEpoch, Offset)) -> Divergence 
     let (own_epoch, own_end) = state.log.end_offset_for_epoch(epoch);
     let own =
         (own_epoch != LeaderEpoch::NONE).then_some(EpochEnd { epoch: own_epoch, end: own_end });
-    Divergence { leaders: EpochEnd { epoch, end }, own }
+    let last = Offset(state.log.log_end_offset().0 - 1);
+    let last_epoch = state.log.epoch_at(last);
+    Divergence { leaders: EpochEnd { epoch, end }, own, last_epoch }
 }
 
 /// How many of the batches, and how many bytes, go into one segment at most: the next one is made without the lock.

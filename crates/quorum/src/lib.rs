@@ -41,5 +41,8 @@ pub use network::{NoTransport, Sent, Transport, TransportError};
 pub use older_copy::put_aside;
 pub use published::Subscription;
 pub use quorum::Quorum;
-pub use regenerate::{Regeneration, plan_regeneration, regenerate};
+pub use regenerate::{
+    Regeneration, begin_regeneration, check_regenerated, end_regeneration, plan_regeneration,
+    regenerate,
+};
 pub use store::stopped::{is_only_voter, read_stopped};

@@ -3,6 +3,7 @@
 //! The survivor becomes another member, which votes alone, in a leader epoch above all that it knows. Its whole log counts as
 //! committed. The other named voters join with empty metadata folders, and get their votes together.
 
+use crate::config::QuorumError;
 use crate::generation::GenerationFile;
 use crate::raft::{Entry, LeaderId, LogId, Payload, Vote, broker_id, membership, node_id};
 use crate::store::open::{Opened, Plan, members, open_planned, plan};
@@ -12,6 +13,32 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use storage::disk::Disk;
+
+/// Marks a metadata folder while an operator's command regenerates its quorum.
+const UNFINISHED: &str = "regeneration-unfinished";
+
+/// Marks the metadata folder `dir`, durably: [`check_regenerated`] refuses the folder until [`end_regeneration`].
+pub fn begin_regeneration(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.write_atomically(&dir.join(UNFINISHED), b"run highwater cluster regenerate again\n")
+}
+
+/// Removes the mark, durably.
+pub fn end_regeneration(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.remove_file(&dir.join(UNFINISHED))?;
+    disk.sync_dir(dir)
+}
+
+/// Refuses a metadata folder of which a regeneration began and did not finish. Changes nothing.
+pub fn check_regenerated(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
+    if !disk.exists(&dir.join(UNFINISHED)) {
+        return Ok(());
+    }
+    let data = dir.parent().unwrap_or(dir).display();
+    Err(QuorumError::Stopped(format!(
+        "a regeneration of {} did not finish, and nothing was changed: run `highwater cluster regenerate {data} --yes` again",
+        dir.display()
+    )))
+}
 
 /// Bytes of the log behind a snapshot; nothing is purged here.
 const LOG_BYTES_MAX: u64 = 32 << 20;
@@ -82,7 +109,10 @@ pub async fn regenerate(
     let leader_id = LeaderId { term, node_id: me };
     let payload = Payload::Membership(membership(vec![vec![me]], Vec::new()));
     let entry = Entry { log_id: LogId::new(leader_id, regeneration.last + 1), payload };
-    store.begin_alone(Some(entry), Vote { leader_id, committed: true })?;
+    let vote = Vote { leader_id, committed: true };
+    // A vote older than the last entry would be refused for good after a crash in between.
+    store.vote_alone(vote).await?;
+    store.begin_alone(Some(entry), vote)?;
     store.close().await?;
     Ok(regeneration)
 }

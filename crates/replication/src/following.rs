@@ -59,7 +59,8 @@ pub struct CommittedBound {
     pub leader_epoch: LeaderEpoch,
 }
 
-/// A truncation that a follower refuses: it would remove records that the follower knows to be committed.
+/// A truncation that a follower refuses: it would remove records that the follower knows to be committed, or that a lost majority of
+/// the metadata quorum may have committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedTruncation {
     /// The leader, which lacks the records.
@@ -68,8 +69,12 @@ pub struct RefusedTruncation {
     pub leader_epoch: LeaderEpoch,
     /// The end of the log that the leader's history requires.
     pub to: Offset,
-    /// The highest committed offset that the follower has known.
+    /// Every record below stays: the highest committed offset that the follower has known, or the end of its log.
     pub committed: Offset,
+    /// A permission for a newer leader epoch than this one allows the truncation.
+    pub known_in: LeaderEpoch,
+    /// The records are of an earlier generation of the metadata quorum than the leader epoch.
+    pub is_of_earlier_generation: bool,
 }
 
 /// A follower's state in one leader epoch.

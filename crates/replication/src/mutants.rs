@@ -46,6 +46,8 @@ pub enum Mutant {
     BoundAtLogEnd,
     /// A follower forgets at a restart the highest committed offset that it has known.
     BoundForgotten,
+    /// A follower truncates records that only an earlier generation of the metadata quorum may have committed.
+    EarlierGenerationsUnbound,
     /// A change of the ISR forgets the start of the leader epoch (KAFKA-15021).
     IsrChangeForgetsStart,
     /// The standing of brokers is taken from a state with a new number only (KAFKA-13790).
@@ -57,6 +59,9 @@ pub enum Mutant {
 impl Mutant {
     /// All that runs with a lasting fault find.
     pub const OF_SICKNESS: [Mutant; 1] = [Mutant::RefusedIsWaitedFor];
+
+    /// All that transcripts find: no run regenerates a quorum.
+    pub const OF_GENERATIONS: [Mutant; 1] = [Mutant::EarlierGenerationsUnbound];
 
     /// All that the other runs of several brokers find.
     pub const ALL: [Mutant; 23] = [

@@ -65,6 +65,8 @@ pub struct Divergence {
     pub leaders: EpochEnd,
     /// Where the epoch that the leader named ends here; `None`: no epoch up to it is known here.
     pub own: Option<EpochEnd>,
+    /// Leader epoch of this log's last record.
+    pub last_epoch: LeaderEpoch,
 }
 
 /// What can happen to a replica.
@@ -374,9 +376,8 @@ impl Replica {
             // The same leader epoch: an answer that is on its way still holds, and so does a cut.
             Role::Follower(following) if !is_new && following.leader == assignment.leader => {
                 following.limit = assignment.truncation;
-                if following.limit.allows(self.committed_in) {
-                    following.refused = None;
-                }
+                let limit = following.limit;
+                following.refused = following.refused.filter(|it| !limit.allows(it.known_in));
             }
             role => {
                 effects.role_ended =
@@ -422,31 +423,74 @@ impl Replica {
         if is_planted(Mutant::HighWatermarkFirst) {
             self.high_watermark = self.high_watermark.max(answer.high_watermark.min(self.written));
         }
-        if let Some(Divergence { leaders, own }) = answer.diverging
+        if let Some(divergence) = answer.diverging
             && !is_planted(Mutant::CutsNothing)
         {
-            let mut to = truncation_point(leaders, own, self.written).max(self.log_start);
-            if is_planted(Mutant::CutsToHighWatermark) {
-                to = to.min(self.high_watermark);
-            }
-            let committed = self.high_watermark;
-            let takes_committed = to < committed;
-            let is_refused = self.rules.durability == Durability::Fsync
-                && !following.limit.allows(self.committed_in)
-                && (takes_committed || is_planted(Mutant::BoundAtLogEnd));
-            if is_refused {
-                let Following { leader, epoch: leader_epoch, .. } = *following;
-                let refused = RefusedTruncation { leader, leader_epoch, to, committed };
-                following.refused = Some(refused);
-                effects.refused = Some(refused);
-                return;
-            }
-            following.truncating = Some(to);
-            effects.truncation = Some(Truncation { to, takes_committed });
+            self.diverged(divergence, effects);
             return;
         }
         following.leader_high_watermark = answer.high_watermark;
         effects.log_start = Some(answer.log_start).filter(|start| *start > self.log_start);
+    }
+
+    /// The leader's history parts from the follower's: the follower truncates, or refuses to.
+    fn diverged(&mut self, divergence: Divergence, effects: &mut Effects) {
+        let Role::Follower(following) = &self.role else { return };
+        let following = *following;
+        let Divergence { leaders, own, last_epoch } = divergence;
+        let mut to = truncation_point(leaders, own, self.written).max(self.log_start);
+        if is_planted(Mutant::CutsToHighWatermark) {
+            to = to.min(self.high_watermark);
+        }
+        if let Some(refused) = self.refuse(&following, to, last_epoch) {
+            self.role = Role::Follower(Following { refused: Some(refused), ..following });
+            effects.refused = Some(refused);
+            return;
+        }
+        let takes_earlier =
+            to < self.written && self.is_of_earlier_generation(&following, last_epoch);
+        let takes_committed = to < self.high_watermark || takes_earlier;
+        self.role = Role::Follower(Following { truncating: Some(to), ..following });
+        effects.truncation = Some(Truncation { to, takes_committed });
+    }
+
+    /// Whether the records at the end of the log are of an earlier generation of the metadata quorum than the leader epoch: a lost
+    /// majority may have committed them.
+    fn is_of_earlier_generation(&self, following: &Following, last_epoch: LeaderEpoch) -> bool {
+        self.is_bound(following)
+            && last_epoch.generation() < following.epoch.generation()
+            && !is_planted(Mutant::EarlierGenerationsUnbound)
+    }
+
+    fn is_bound(&self, following: &Following) -> bool {
+        self.rules.durability == Durability::Fsync && following.limit != TruncationLimit::Unlimited
+    }
+
+    /// The refusal of a truncation to `to`, if it would remove records that are bound and no permission is newer than they are.
+    fn refuse(
+        &self,
+        following: &Following,
+        to: Offset,
+        last_epoch: LeaderEpoch,
+    ) -> Option<RefusedTruncation> {
+        let Following { leader, epoch: leader_epoch, limit, .. } = *following;
+        let takes_committed = to < self.high_watermark || is_planted(Mutant::BoundAtLogEnd);
+        let known = self.is_bound(following) && takes_committed && !limit.allows(self.committed_in);
+        let earlier = self.is_of_earlier_generation(following, last_epoch)
+            && to < self.written
+            && !limit.allows(last_epoch);
+        (known || earlier).then_some(RefusedTruncation {
+            leader,
+            leader_epoch,
+            to,
+            committed: if earlier { self.written } else { self.high_watermark },
+            known_in: match (known, earlier) {
+                (true, true) => self.committed_in.max(last_epoch),
+                (true, false) => self.committed_in,
+                (false, _) => last_epoch,
+            },
+            is_of_earlier_generation: earlier,
+        })
     }
 
     fn isr_answered(

@@ -38,6 +38,20 @@ fn transcripts_are_as_recorded() {
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn a_transcript_finds_each_rule_of_generations_left_out() {
+    let name = "r9_a_regenerated_quorum_truncates_nothing_of_the_lost_one.txt";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    let recorded = fs::read_to_string(path).expect("the transcript can be read");
+    for mutant in replication::mutants::Mutant::OF_GENERATIONS {
+        replication::mutants::plant(Some(mutant));
+        let actual = transcript::run(&recorded);
+        replication::mutants::plant(None);
+        assert_ne!(actual, recorded, "{mutant:?}");
+    }
+}
+
 /// The first line that differs, with what stands before it.
 fn difference(recorded: &str, actual: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (recorded.lines().collect(), actual.lines().collect());

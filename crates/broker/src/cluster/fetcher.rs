@@ -217,10 +217,11 @@ impl Copying {
             || !gaps.is_empty()
             || !deletions.is_empty();
         for (_, partition, refused) in refused {
-            let RefusedTruncation { leader, leader_epoch, to, committed } = refused;
+            let RefusedTruncation { leader, leader_epoch, to, committed, .. } = refused;
             let name = partition.topic_partition();
             error!(
                 partition = %name, %leader, leader_epoch = leader_epoch.0, %to, %committed,
+                of_earlier_generation = refused.is_of_earlier_generation,
                 "cannot follow the leader: it lacks committed records, and this replica keeps them; stop the leader's broker so that this one is elected, or give the records up: highwater cluster elect --unclean {}:{}",
                 name.topic, name.partition
             );

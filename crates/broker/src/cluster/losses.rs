@@ -1,9 +1,9 @@
 //! Replicas that this broker cannot answer for: they are gone, or out of reach, or perhaps older than what the metadata
 //! counts.
 
-use metadata::decide::EmptyReplica;
+use metadata::decide::{EmptyReplica, FoundEpoch};
 use metadata::{ClusterImage, PartitionImage};
-use model::{BrokerId, PartitionIndex, TopicId, Uuid};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, TopicId, Uuid};
 use node::roles;
 use storage::journal::Key;
 
@@ -20,6 +20,8 @@ pub struct Losses {
     /// Whether the doubtful ones may be in a missing log directory: the controller gives each up only while another in-sync
     /// replica is known to be there.
     pub missing: bool,
+    /// Leader epochs of logs that the metadata does not have: a lost majority of the quorum decided them.
+    pub found: Vec<FoundEpoch>,
     /// Whether the doubtful ones cannot be served before the broker is started again.
     pub offline: bool,
 }
@@ -67,6 +69,27 @@ pub fn unknown_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Loss
         return Losses { doubtful, missing: true, ..Losses::default() };
     }
     Losses { gone: unknown, ..Losses::default() }
+}
+
+/// Replicas of this broker whose journals note a leader epoch of an election that the metadata does not have. None below
+/// `highwater.version` 4.
+pub fn found_epochs(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Losses {
+    if !image.detects_copies() {
+        return Losses::default();
+    }
+    let mut found = Vec::new();
+    for topic in image.topics() {
+        let mine = topic.partitions().filter(|(_, state)| state.replicas.contains(&me));
+        for (partition, state) in mine {
+            let topic_id = topic.id;
+            let leader_epoch = logs.newest_epoch(&Key { topic_id, partition });
+            let known = topic.found_epoch(partition).unwrap_or(LeaderEpoch::NONE);
+            if state.lacks_election(leader_epoch) && leader_epoch.elections() > known.elections() {
+                found.push(FoundEpoch { topic_id, partition, leader_epoch });
+            }
+        }
+    }
+    Losses { found, ..Losses::default() }
 }
 
 /// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories

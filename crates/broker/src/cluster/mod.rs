@@ -66,7 +66,7 @@ pub use in_sync::InSync;
 pub use joining::{build_registration, join};
 pub use links::ClusterLinks;
 pub(crate) use links::is_of_node;
-pub use losses::{Losses, unknown_replicas};
+pub use losses::{Losses, found_epochs, unknown_replicas};
 pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
 pub use sick_disks::SickDisks;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use metadata::decide::{
-    BrokerRef, EmptyReplicas2, GiveUpMissing, GiveUpReplicas, SWEEP_PARTITIONS_MAX,
+    BrokerRef, EmptyReplicas2, GiveUpMissing, GiveUpReplicas, ReportLeaderEpochs,
+    SWEEP_PARTITIONS_MAX,
 };
 use metadata::{Refusal, Request, Response};
 use model::ErrorCode;
@@ -48,7 +49,11 @@ impl Losses {
             }
             Request::GiveUpReplicas(GiveUpReplicas { broker, partitions, offline })
         });
-        gone.chain(doubtful)
+        let found = self.found.chunks(SWEEP_PARTITIONS_MAX).map(move |partitions| {
+            let partitions = partitions.to_vec();
+            Request::ReportLeaderEpochs(ReportLeaderEpochs { broker, partitions })
+        });
+        gone.chain(doubtful).chain(found)
     }
 
     /// Tells all of them. Returns how many replicas stay what they are, because no other one is complete.
@@ -72,6 +77,13 @@ impl Losses {
             warn!(
                 partitions = self.doubtful.len(),
                 "this broker cannot answer for replicas of its own: they leave the in-sync replicas where another one is complete"
+            );
+        }
+        if !self.found.is_empty() {
+            warn!(
+                partitions = self.found.len(),
+                "logs have leader epochs of elections that the metadata does not have, which a lost majority of the quorum decided: their \
+                 partitions have no leader before `highwater cluster elect --unclean`"
             );
         }
     }

@@ -140,8 +140,14 @@ fn facts(server: &Server) -> BrokerFacts {
 fn refused_truncations(server: &Server) -> Vec<(String, String)> {
     let topics = server.topics.snapshot();
     let refused = topics.partitions().filter_map(|partition| {
-        let RefusedTruncation { leader, to, committed, .. } = partition.refused_truncation()?;
-        let cause = format!("leader {leader} lacks committed records from {to} to {committed}");
+        let refused = partition.refused_truncation()?;
+        let RefusedTruncation { leader, to, committed, .. } = refused;
+        let cause = match refused.is_of_earlier_generation {
+            true => format!(
+                "leader {leader} lacks records from {to} to {committed}, which a lost majority of the quorum may have committed"
+            ),
+            false => format!("leader {leader} lacks committed records from {to} to {committed}"),
+        };
         Some((partition.topic_partition().to_string(), cause))
     });
     refused.collect()
@@ -201,13 +207,21 @@ fn lost_partitions(server: &Server, image: &ClusterImage) -> Vec<(String, String
         let topic = image.topic_by_id(of.topic_id)?;
         let (name, at) = (&topic.name, of.partition);
         let is_lost = !topic.partition(at)?.has_leader();
+        let lost = match topic.found_epoch(at) {
+            Some(found) => format!(
+                "a log has records of the partition's election {}, which the metadata does not have: a lost majority of \
+                 the quorum decided it",
+                found.elections()
+            ),
+            None => "no complete replica is left".to_owned(),
+        };
         let cause = match of.replica {
             Some((broker, epoch, end)) => format!(
-                "no complete replica is left; of those that answer, broker {broker} has the greatest log end (leader \
+                "{lost}; of those that answer, broker {broker} has the greatest log end (leader \
                  epoch {epoch}, offset {end}): `highwater cluster elect --unclean {name}:{at}` elects it, without \
                  records that only other replicas had"
             ),
-            None => "no complete replica is left, and no replica answers".to_owned(),
+            None => format!("{lost}, and no replica answers"),
         };
         is_lost.then(|| (format!("{name}-{at}"), cause))
     });

@@ -16,7 +16,8 @@ use std::sync::{Arc, Weak};
 use metadata::ClusterImage;
 use metadata::decide::KnownDirectory;
 use model::{
-    BrokerId, Durability, Offset, PartitionIndex, Timestamp, TopicId, TopicPartition, Uuid,
+    BrokerId, Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, TopicPartition,
+    Uuid,
 };
 use parking_lot::Mutex;
 use partition::{Partition, PartitionError, Status, SyncQueue};
@@ -427,6 +428,12 @@ impl Logs {
     /// Whether a journal knows a partition: this broker has had it, and has its folder or refuses it.
     pub fn knows(&self, key: &Key) -> bool {
         self.directories.iter().any(|directory| directory.partition(key).is_some())
+    }
+
+    /// The newest leader epoch that a journal notes of a partition; [`LeaderEpoch::NONE`] for none.
+    pub fn newest_epoch(&self, key: &Key) -> LeaderEpoch {
+        let known = self.directories.iter().filter_map(|directory| directory.partition(key));
+        known.map(|known| known.newest_epoch()).max().unwrap_or(LeaderEpoch::NONE)
     }
 
     /// The number of the directory of a partition that is open, for the flusher.

@@ -18,6 +18,7 @@ mod negotiation;
 mod offsets;
 mod pools;
 mod producing;
+mod regenerating;
 mod repetition;
 mod sessions;
 mod stopping;

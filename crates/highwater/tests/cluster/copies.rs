@@ -100,7 +100,7 @@ fn write_past_marks(up: &Up, from: u32) -> u32 {
     next
 }
 
-fn create_on(bootstrap: &str, brokers: &[i32], min_in_sync: &str) {
+pub(super) fn create_on(bootstrap: &str, brokers: &[i32], min_in_sync: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let topic = client::admin::NewTopic {
         name: "kept".to_owned(),

@@ -85,6 +85,11 @@ impl Started {
         self.process.wait().unwrap();
     }
 
+    /// Exit code of a broker that has ended.
+    pub(super) fn exit_code(&mut self) -> Option<i32> {
+        self.process.try_wait().unwrap()?.code()
+    }
+
     fn reported(&self, words: &str) -> bool {
         self.said().contains(words)
     }

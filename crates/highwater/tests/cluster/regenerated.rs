@@ -1,9 +1,14 @@
 //! `cluster regenerate`: two of three voters are lost for good, and the third makes a new quorum.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::copies::create_on;
+use super::health::cluster_health;
 use super::lost_disks::{Started, copy, take_away, wait_for_all_votes};
-use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
+use super::replication::{
+    all_acknowledged, described, kept, produce, wait_for_all_in_sync, wait_for_in_sync,
+};
 use super::*;
 
 /// The greatest first producer id of a block in the metadata log of a broker's folder.
@@ -90,4 +95,149 @@ fn a_survivor_makes_a_new_quorum_and_refuses_the_old_one() {
     wait_for_all_in_sync(&bootstrap, "kept");
     assert_eq!(kept(&bootstrap), (0..500).collect(), "{}", second.said());
     drop((first, second, third));
+}
+
+/// Three brokers that are stopped, and a new quorum of the metadata of broker 3. The metadata of the others is gone. Broker 3 was
+/// stopped first: the logs of the others have later leader epochs, and 100 acknowledged records of the last one.
+struct LostMajority {
+    place: tempfile::TempDir,
+    brokers: Vec<Broker>,
+    /// Addresses of all brokers.
+    all: String,
+}
+
+impl LostMajority {
+    /// `elections`: how many elections the survivor does not know.
+    fn after(elections: usize) -> LostMajority {
+        let (place, folder) = place();
+        let mut up = Up::of(&folder, 3, &["--set", "highwater.election.wait.ms=0"]);
+        create_on(&up.bootstrap, &[1, 2, 3], "2");
+        all_acknowledged(produce(&up.bootstrap, 0..300));
+        wait_for_all_in_sync(&up.bootstrap, "kept");
+        let brokers = up.brokers.clone();
+        brokers[2].signal(Signal::KILL);
+        wait_for_in_sync(&brokers[0].address, "kept", 2);
+        for _ in 0..elections {
+            wait_until("the leader leads in another leader epoch", || {
+                try_run(&brokers[0].address, "cluster elect --unclean kept:0").status.success()
+            });
+        }
+        let first_two = format!("{},{}", brokers[0].address, brokers[1].address);
+        all_acknowledged(produce(&first_two, 300..400));
+        up.signal(Signal::KILL);
+        up.process.wait().unwrap();
+        wait_until("all brokers are dead", || {
+            brokers.iter().all(|broker| !procfs::is_running(broker.pid))
+        });
+        for number in [1, 2] {
+            let metadata = Path::new(&brokers[number - 1].folder).join("__cluster_metadata-0");
+            fs::rename(metadata, place.path().join(format!("lost metadata of {number}"))).unwrap();
+        }
+        let made = regenerate(&brokers[2].folder, &["--yes"]);
+        assert!(made.status.success(), "{made:?}");
+        let all: Vec<&str> = brokers.iter().map(|broker| broker.address.as_str()).collect();
+        let all = all.join(",");
+        LostMajority { place, brokers, all }
+    }
+
+    fn start(&self, number: usize) -> Started {
+        let reports = self.place.path().join(format!("reports of {number}"));
+        Started::of(&self.brokers[number - 1].folder, reports)
+    }
+
+    fn leader(&self) -> Option<i64> {
+        described(&self.all, "kept").map(|rows| rows[0].0)
+    }
+}
+
+/// More elections than the survivor decides before the others return.
+const LOST_ELECTIONS: usize = 12;
+
+#[test]
+fn leader_epochs_of_a_lost_majority_lead_nothing_before_an_operator_elects() {
+    let lost = LostMajority::after(LOST_ELECTIONS);
+    let all = &lost.all;
+    let started = [3, 1, 2].map(|number| lost.start(number));
+    wait_until("health names the partition", || {
+        let (code, text) = cluster_health(all);
+        let named =
+            "complete_replicas_lost: kept-0: a log has records of the partition's election ";
+        let is_complete = [1, 2].iter().any(|id| {
+            text.contains(&format!("of those that answer, broker {id} has the greatest log end"))
+        });
+        code == 1 && text.contains(named) && is_complete
+    });
+    assert!(lost.leader().is_none_or(|leader| leader < 0), "{}", started[0].said());
+
+    run(all, "cluster elect --unclean kept:0");
+    wait_until("the partition has a leader", || lost.leader().is_some_and(|leader| leader > 0));
+    assert_eq!(kept(all), (0..400).collect(), "{}", started[0].said());
+    wait_for_all_in_sync(all, "kept");
+    all_acknowledged(produce(all, 400..500));
+    assert_eq!(kept(all), (0..500).collect());
+}
+
+#[test]
+fn records_of_a_lost_majority_are_not_truncated_for_a_leader_that_was_elected_before_they_returned()
+{
+    let lost = LostMajority::after(1);
+    let all = &lost.all;
+    // The survivor's own election has the number of the election that it does not know.
+    let third = lost.start(3);
+    third.wait_for_report("elected the complete replicas with the greatest log ends");
+    let others = [1, 2].map(|number| lost.start(number));
+    wait_until("health names both replicas", || {
+        let (code, text) = cluster_health(all);
+        let is_named = |id: &i32| {
+            text.contains(&format!(
+                "broker {id}: truncation_refused: kept-0: leader 3 lacks records from 300 to 400, which a lost \
+                 majority of the quorum may have committed"
+            ))
+        };
+        code == 1 && [1, 2].iter().all(is_named)
+    });
+    // An operator gives the records up.
+    run(all, "cluster elect --unclean kept:0");
+    wait_for_all_in_sync(all, "kept");
+    assert_eq!(kept(all), (0..300).collect(), "{}", third.said());
+    all_acknowledged(produce(all, 300..400));
+    assert_eq!(kept(all), (0..400).collect());
+    drop(others);
+}
+
+/// Every file below a folder, with its bytes.
+fn files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let files = files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap()));
+    files.chain(folders.iter().flat_map(|path| files_below(path))).collect()
+}
+
+#[test]
+fn a_regeneration_that_did_not_finish_must_be_run_again_before_a_start() {
+    let (place, folder) = place();
+    let up = Up::of(&folder, 1, &[]);
+    up.run("topic create kept");
+    all_acknowledged(produce(&up.bootstrap, 0..100));
+    let broker = up.brokers[0].clone();
+    drop(up);
+    wait_until("the broker is dead", || !procfs::is_running(broker.pid));
+    assert!(regenerate(&broker.folder, &["--yes"]).status.success());
+    // As after a kill of the command.
+    let metadata = Path::new(&broker.folder).join("__cluster_metadata-0");
+    fs::write(metadata.join("regeneration-unfinished"), "").unwrap();
+
+    let before = files_below(Path::new(&broker.folder));
+    let mut refused = Started::of(&broker.folder, place.path().join("refusal"));
+    wait_until("the broker refuses to start", || refused.exit_code().is_some());
+    let said = refused.said();
+    let again = format!("run `highwater cluster regenerate {} --yes` again", broker.folder);
+    assert!(said.lines().any(|line| line.contains(&again)), "{said}");
+    assert_eq!(refused.exit_code(), Some(1));
+    assert_eq!(files_below(Path::new(&broker.folder)), before);
+
+    assert!(regenerate(&broker.folder, &["--yes"]).status.success());
+    let started = Started::of(&broker.folder, place.path().join("reports"));
+    wait_until("the broker serves", || described(&broker.address, "kept").is_some());
+    assert_eq!(kept(&broker.address), (0..100).collect(), "{}", started.said());
 }

@@ -67,7 +67,9 @@ impl Draft {
             ElectionKind::Preferred => self.elect_preferred(topic.id, partition, old)?,
             ElectionKind::Unclean => self.elect_unclean(ends, topic, partition, old)?,
         };
-        if new.leader == old.leader {
+        // An unclean election that is counted allows it already.
+        let is_found = topic.found_epoch(partition).is_some() && old.is_complete(new.leader);
+        if new.leader == old.leader || is_found {
             self.allow_truncation(topic.id, partition, new.leader_epoch);
         }
         self.change(topic.id, partition, &new);

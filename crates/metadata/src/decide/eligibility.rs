@@ -21,6 +21,9 @@
 //! complete replicas, and the greatest is elected ([`super::log_ends`]). Every complete replica has every acknowledged record, so the
 //! greatest has. A partition with one complete replica elects that one.
 //!
+//! A partition of which a replica's log has a leader epoch that the metadata does not have ([`super::found_epochs`]) has no leader, whoever is
+//! complete by the metadata. An operator's request elects the replica with the greatest log end, in a leader epoch above.
+//!
 //! The last leader is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and
 //! ELR, and the page cache of the last leader still has everything. So has the replica that was complete the longest, which
@@ -99,6 +102,8 @@ impl<'a> View<'a> {
         let elr = if clean { self.elr(old, &isr) } else { Vec::new() };
         let restarted = self.restarted(old, &elr);
         let led = leader != BrokerId::NONE;
+        let found = self.found_epoch(at).filter(|_| led).unwrap_or(LeaderEpoch::NONE);
+        let found = found.in_generation(old.leader_epoch.generation());
         let last_known_leader = if led { BrokerId::NONE } else { self.last_known_leader(old) };
         let new = PartitionImage {
             isr,
@@ -109,6 +114,8 @@ impl<'a> View<'a> {
             recovering: old.recovering || !clean,
             ..next(old, leader != old.leader)
         };
+        let new =
+            PartitionImage { leader_epoch: new.leader_epoch.max(LeaderEpoch(found.0 + 1)), ..new };
         assert!(clean || leader != old.leader, "an unclean election begins a leader epoch");
         let same = (&new.isr, &new.elr, new.leader) == (&old.isr, &old.elr, old.leader)
             && new.restarted == old.restarted
@@ -129,6 +136,13 @@ impl<'a> View<'a> {
     }
 
     fn choose(&self, at: PartitionIndex, old: &PartitionImage) -> Choice {
+        if self.found_epoch(at).is_some() {
+            let leader = if self.forced { self.unclean_leader(at, old) } else { None };
+            return leader.map_or_else(
+                || Choice::clean(BrokerId::NONE, Vec::new()),
+                |leader| Choice { leader, isr: vec![leader], clean: false },
+            );
+        }
         let counted = |id: &BrokerId| self.counts(old, *id);
         let is_eligible = |id: &BrokerId| self.image.is_eligible(*id) && self.is_served(at, *id);
         let isr: Vec<BrokerId> = old.isr.iter().copied().filter(counted).collect();
@@ -215,6 +229,11 @@ impl<'a> View<'a> {
             Some((broker, loss)) if broker == id => loss == Loss::Unsynced && old.durable,
             _ => true,
         }
+    }
+
+    /// A leader epoch of the partition that only a replica's log has.
+    fn found_epoch(&self, at: PartitionIndex) -> Option<LeaderEpoch> {
+        self.image.topic_by_id(self.topic)?.found_epoch(at)
     }
 
     /// Whether a broker can serve its replica, as far as is known (KIP-858).

@@ -36,6 +36,8 @@ pub struct UncleanChoice {
     pub partition_epoch: i32,
     /// Whether a replica is known to have all acknowledged records. It leads when its broker serves.
     pub has_complete: bool,
+    /// A leader epoch that a replica's log has and the metadata does not, if that was found: no replica is known to be complete.
+    pub found_epoch: Option<LeaderEpoch>,
     /// Replicas whose brokers serve, by their present registrations.
     pub candidates: Vec<BrokerRef>,
 }
@@ -55,7 +57,8 @@ impl ClusterImage {
         }
         let pending = |topic: TopicId, at: PartitionIndex, state: &PartitionImage| {
             let waits = !state.has_leader() && !state.restarted.is_empty();
-            waits.then(|| self.pending_election(topic, at, state)).flatten()
+            let is_held = self.topic_by_id(topic).is_some_and(|it| it.found_epoch(at).is_some());
+            (waits && !is_held).then(|| self.pending_election(topic, at, state)).flatten()
         };
         let topics = self
             .topics()
@@ -98,11 +101,14 @@ impl ClusterImage {
             self.broker(broker).map(|known| BrokerRef { broker, epoch: known.epoch })
         };
         let replicas = state.replicas.iter().copied();
+        let found_epoch = self.topic_by_id(topic_id).and_then(|it| it.found_epoch(partition));
         UncleanChoice {
             topic_id,
             partition,
             partition_epoch: state.partition_epoch,
-            has_complete: state.replicas.iter().any(|id| state.is_complete(*id)),
+            has_complete: found_epoch.is_none()
+                && state.replicas.iter().any(|id| state.is_complete(*id)),
+            found_epoch,
             candidates: replicas.filter(serves).filter_map(registration).collect(),
         }
     }

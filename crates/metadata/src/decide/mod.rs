@@ -13,6 +13,7 @@ mod draft;
 mod elections;
 mod eligibility;
 mod features;
+mod found_epochs;
 mod isr;
 mod log_ends;
 mod marks;
@@ -50,6 +51,9 @@ pub struct ControllerSettings {
     pub replication_factor_default: i16,
     /// Least producer id of a new block.
     pub producer_ids_from: i64,
+    /// Generation of a quorum that is regenerated: a sweep continues the leader epochs of all partitions in it. 0: a sweep
+    /// leaves them.
+    pub generation: u32,
     /// Broker-level values from the configuration file, by broker key.
     pub static_configs: StaticConfigs,
 }
@@ -60,6 +64,7 @@ impl Default for ControllerSettings {
             partitions_default: 1,
             replication_factor_default: 1,
             producer_ids_from: 0,
+            generation: 0,
             static_configs: StaticConfigs::default(),
         }
     }
@@ -170,7 +175,9 @@ impl Draft {
             Request::UnfenceBroker(request) => Response::Broker(self.unfence(settings, request)),
             Request::BeginShutdown(request) => Response::Broker(self.begin_shutdown(request)),
             Request::UnregisterBroker(id) => Response::Broker(self.unregister(settings, *id)),
-            Request::Sweep => Response::Sweep(self.sweep(SWEEP_PARTITIONS_MAX)),
+            Request::Sweep => {
+                Response::Sweep(self.sweep_in(settings.generation, SWEEP_PARTITIONS_MAX))
+            }
             Request::ReportEmptyReplicas(request) => {
                 Response::EmptyReplicas(self.withdraw_empty(&EmptyReplicas2::from(request)))
             }
@@ -180,6 +187,9 @@ impl Draft {
             Request::GiveUpReplicas(request) => Response::EmptyReplicas(self.give_up(request)),
             Request::GiveUpMissing(request) => {
                 Response::EmptyReplicas(self.give_up_missing(request))
+            }
+            Request::ReportLeaderEpochs(request) => {
+                Response::EmptyReplicas(self.note_found_epochs(request))
             }
             Request::AlterPartition(request) => {
                 Response::AlterPartition(self.alter_isr(request, &[]))

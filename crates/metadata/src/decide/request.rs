@@ -66,6 +66,9 @@ pub enum Request {
     /// Replicas of a broker may be in a log directory that is missing. Each leaves ISR and ELR only while another in-sync
     /// replica is unfenced and was heard within two seconds.
     GiveUpMissing(GiveUpMissing),
+    /// Logs of a broker have leader epochs that the metadata does not have: partitions that have no leader until an operator requests an
+    /// unclean election.
+    ReportLeaderEpochs(ReportLeaderEpochs),
     /// UnregisterBroker (KIP-500): it will not come back. Refused while it serves, so that a wrong number stops no broker;
     /// Kafka lets it happen, and the broker goes on without being counted. Its replicas stay assigned.
     UnregisterBroker(BrokerId),
@@ -109,7 +112,7 @@ pub enum Response {
     Broker(Answer<()>),
     /// To Sweep.
     Sweep(Swept),
-    /// To both forms of ReportEmptyReplicas, to GiveUpReplicas and to GiveUpMissing: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
+    /// To both forms of ReportEmptyReplicas, to GiveUpReplicas, GiveUpMissing and ReportLeaderEpochs: one for each, in order. ELIGIBLE_LEADERS_NOT_AVAILABLE says
     /// that a replica was not given up, because no other one is complete; INVALID_UPDATE_VERSION that the partition has changed
     /// since the state that the report is about. To RelieveReplicas: one for each partition that changed. To ElectByEnds: one
     /// for each, in order.
@@ -435,6 +438,26 @@ pub struct GiveUpMissing {
     /// Brokers heard within two seconds: only their replicas count as others. Filled in by the host of the active
     /// controller.
     pub heard: Vec<BrokerId>,
+}
+
+/// Leader epochs that a broker's logs have and the metadata does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportLeaderEpochs {
+    /// The broker.
+    pub broker: BrokerRef,
+    /// Partitions; at most [`super::SWEEP_PARTITIONS_MAX`].
+    pub partitions: Vec<FoundEpoch>,
+}
+
+/// The newest leader epoch of one replica's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundEpoch {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Leader epoch of the newest records.
+    pub leader_epoch: LeaderEpoch,
 }
 
 /// Elections by the ends of complete replicas' logs.

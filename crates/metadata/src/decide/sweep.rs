@@ -38,6 +38,52 @@ impl Draft {
         self.change_piece(piece)
     }
 
+    /// A sweep, which also moves the leader epochs of all partitions into the generation of a regenerated quorum. The elections of
+    /// the sweep itself are not counted: a log of a greater election is of one that this metadata lacks.
+    pub(super) fn sweep_in(&mut self, generation: u32, partitions_max: usize) -> Swept {
+        let is_raised = generation > 0
+            && self.image().detects_copies()
+            && !is_planted(Mutant::EarlierGenerationsCount);
+        if !is_raised {
+            return self.sweep(partitions_max);
+        }
+        let mut piece = self.unsettled(None, partitions_max);
+        for (topic, at, state) in &mut piece.found {
+            let old = self.image().topic_by_id(*topic).and_then(|topic| topic.partition(*at));
+            let before = old.map_or(state.leader_epoch, |old| old.leader_epoch);
+            state.leader_epoch = before.in_generation(generation).max(before);
+        }
+        let Swept { changed, more } = self.change_piece(piece);
+        if more || changed == partitions_max {
+            return Swept { changed, more: true };
+        }
+        let room = partitions_max - changed;
+        let raised = self.of_earlier_generations(generation, room + 1);
+        let more = raised.len() > room;
+        let found = raised.into_iter().take(room).collect();
+        let raised = self.change_piece(Piece { found, more });
+        Swept { changed: changed + raised.changed, more }
+    }
+
+    /// Partitions with leader epochs of generations before `generation`, with the same election in it.
+    fn of_earlier_generations(&self, generation: u32, partitions_max: usize) -> Vec<Found> {
+        let raised = |old: &PartitionImage| {
+            let leader_epoch = old.leader_epoch.in_generation(generation);
+            let partition_epoch = old.partition_epoch + 1;
+            (leader_epoch > old.leader_epoch).then(|| PartitionImage {
+                leader_epoch,
+                partition_epoch,
+                ..old.clone()
+            })
+        };
+        let topics = self
+            .image()
+            .topics()
+            .flat_map(|topic| topic.partitions().map(|(at, state)| (topic.id, at, state)));
+        let found = topics.filter_map(|(topic, at, state)| Some((topic, at, raised(state)?)));
+        found.take(partitions_max).collect()
+    }
+
     /// Partitions in one piece. Where nobody shares the metadata log, everything is done at once.
     pub(super) fn piece_max(&self) -> usize {
         if self.image().brokers().count() > 1 { SWEEP_PARTITIONS_MAX } else { usize::MAX }

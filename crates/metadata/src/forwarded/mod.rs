@@ -146,6 +146,7 @@ impl Request {
             Request::ElectByEnds(_)
             | Request::RegisterBroker4(_)
             | Request::RaiseMarks(_)
+            | Request::ReportLeaderEpochs(_)
             | Request::ElectLeaders2(_) => COPIES_LEVEL,
         }
     }

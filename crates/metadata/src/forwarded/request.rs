@@ -6,10 +6,10 @@ use crate::decide::{
     AlterConfigs, AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange,
     ConfigEntry, ConfigOperation, CreateCluster, CreatePartitions, CreateTopics, ElectByEnds,
     ElectLeaders, ElectLeaders2, ElectionKind, EmptyReplica, EmptyReplicas, EmptyReplicas2,
-    FeatureChange, FeatureUpdate, GiveUpMissing, GiveUpReplicas, IncrementalAlterConfigs,
-    KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic, RaiseMarks, RegisterBroker,
-    RegisterBroker2, RegisterBroker3, RegisterBroker4, RelieveReplicas, ReplicaEnd, ReplicaEnds,
-    Request, TopicRef, UpdateFeatures,
+    FeatureChange, FeatureUpdate, FoundEpoch, GiveUpMissing, GiveUpReplicas,
+    IncrementalAlterConfigs, KnownDirectories, KnownDirectory, NewIsr, NewPartitions, NewTopic,
+    RaiseMarks, RegisterBroker, RegisterBroker2, RegisterBroker3, RegisterBroker4, RelieveReplicas,
+    ReplicaEnd, ReplicaEnds, ReportLeaderEpochs, Request, TopicRef, UpdateFeatures,
 };
 use crate::record::{BrokerSoftware, ConfigResource, Endpoint, FeatureRange};
 use model::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, Uuid};
@@ -45,6 +45,7 @@ choices! {
         26 RegisterBroker4(request: RegisterBroker4),
         27 RaiseMarks(marks: RaiseMarks),
         28 ElectLeaders2(request: ElectLeaders2),
+        29 ReportLeaderEpochs(epochs: ReportLeaderEpochs),
     }
     TopicRef, "kind of topic reference" {
         1 Name(name: String),
@@ -130,6 +131,8 @@ structs! {
         partitions: Vec<(TopicId, PartitionIndex)>,
         heard: Vec<BrokerId>,
     }
+    ReportLeaderEpochs { broker: BrokerRef, partitions: Vec<FoundEpoch> }
+    FoundEpoch { topic_id: TopicId, partition: PartitionIndex, leader_epoch: LeaderEpoch }
     ElectByEnds { partitions: Vec<ReplicaEnds> }
     ReplicaEnds {
         topic_id: TopicId,

@@ -45,6 +45,7 @@ fn request_number(request: &Request) -> u8 {
         Request::RegisterBroker4(_) => 26,
         Request::RaiseMarks(_) => 27,
         Request::ElectLeaders2(_) => 28,
+        Request::ReportLeaderEpochs(_) => 29,
     }
 }
 
@@ -227,6 +228,14 @@ fn full_requests() -> Vec<Request> {
                 partition: PartitionIndex(3),
                 partition_epoch: 9,
                 ends: vec![ReplicaEnd { broker: REF, last_epoch: LeaderEpoch(4), end: Offset(7) }],
+            }],
+        }),
+        Request::ReportLeaderEpochs(ReportLeaderEpochs {
+            broker: REF,
+            partitions: vec![FoundEpoch {
+                topic_id: ID,
+                partition: PartitionIndex(3),
+                leader_epoch: LeaderEpoch(9),
             }],
         }),
     ]
@@ -463,10 +472,10 @@ fn messages_and_back() {
 #[test]
 fn every_variant_is_among_the_samples() {
     let requests: BTreeSet<u8> = full_requests().iter().map(request_number).collect();
-    assert!(requests.into_iter().eq(1..=28));
+    assert!(requests.into_iter().eq(1..=29));
     let responses: BTreeSet<u8> = full_responses().iter().map(response_number).collect();
     assert!(responses.into_iter().eq(0x81..=0x8d));
-    assert_eq!(Request::from_bytes(&[1, 29]), Err(invalid("kind of request", 29)), "a new one");
+    assert_eq!(Request::from_bytes(&[1, 30]), Err(invalid("kind of request", 30)), "a new one");
     assert_eq!(
         Response::from_bytes(&[1, 0x8e]),
         Err(invalid("kind of response", 0x8e)),
@@ -544,6 +553,7 @@ fn the_bytes_of_requests_stay_what_they_are() {
             "011c 01 01 00000001 00000001 74 00000003 \
              00000001{ID_HEX}00000003 00000009 00000001{REF_HEX}00000004 0000000000000007"
         ),
+        format!("011d{REF_HEX} 00000001{ID_HEX}00000003 00000009"),
     ];
     compare(full_requests().iter().map(Request::to_bytes), &golden);
     let partitions =
@@ -604,7 +614,7 @@ fn a_request_above_the_level_is_sent_in_an_older_form_or_not_at_all() {
     let level_of = |request: &Request| i16::from(request_number(request));
     for request in full_requests() {
         let (number, mut forms) = (request_number(&request), BTreeSet::new());
-        for level in 0..=28 {
+        for level in 0..=29 {
             let form = request.form_at(level, level_of);
             assert!(form.as_ref().is_none_or(|form| level_of(form) <= level), "{form:?}");
             assert_eq!(form.as_ref() == Some(&request), level >= number.into(), "{form:?}");

@@ -86,6 +86,9 @@ impl ClusterImage {
             TruncationAllowed { topic_id, partition, leader_epoch } => {
                 self.replay_allowed(*topic_id, *partition, *leader_epoch)
             }
+            LeaderEpochFound { topic_id, partition, leader_epoch } => {
+                self.replay_found(*topic_id, *partition, *leader_epoch)
+            }
             TopicDeleted { topic_id } => self.replay_deleted(*topic_id),
             ConfigSet { resource, key, value } => {
                 self.config_mut(resource).insert(key.clone(), value.clone());
@@ -180,8 +183,15 @@ impl ClusterImage {
             self.folded_names.insert(fold(&name).into(), name.clone());
         }
         self.names.insert(id, name.clone());
-        let truncation_allowed = BTreeMap::new();
-        let topic = TopicImage { id, name: name.clone(), created, partitions, truncation_allowed };
+        let (truncation_allowed, found_epochs) = (BTreeMap::new(), BTreeMap::new());
+        let topic = TopicImage {
+            id,
+            name: name.clone(),
+            created,
+            partitions,
+            truncation_allowed,
+            found_epochs,
+        };
         self.topics.insert(name, Arc::new(topic));
         assert_eq!(self.topics.len(), self.names.len(), "every topic has one name and one id");
         Ok(())
@@ -214,6 +224,11 @@ impl ClusterImage {
         let same_leader = state.leader == partition.leader;
         require(!same_epoch || same_leader, "two leaders in one leader epoch")?;
         *partition = Arc::new(PartitionImage::from_record(state));
+        let is_led = state.leader != BrokerId::NONE;
+        let is_over = |found: &mut LeaderEpoch| is_led && state.leader_epoch > *found;
+        if topic.found_epochs.get_mut(&state.partition).is_some_and(is_over) {
+            topic.found_epochs.remove(&state.partition);
+        }
         Ok(())
     }
 
@@ -242,6 +257,20 @@ impl ClusterImage {
         let known = topic.truncation_allowed.get(&partition);
         require(known.is_none_or(|known| leader_epoch >= *known), "the leader epoch falls")?;
         topic.truncation_allowed.insert(partition, leader_epoch);
+        Ok(())
+    }
+
+    fn replay_found(
+        &mut self,
+        id: TopicId,
+        partition: PartitionIndex,
+        leader_epoch: LeaderEpoch,
+    ) -> Replayed {
+        let topic = self.topic_mut(id)?;
+        require(topic.partition(partition).is_some(), "there is no such partition")?;
+        let known = topic.found_epochs.get(&partition);
+        require(known.is_none_or(|known| leader_epoch > *known), "the leader epoch does not rise")?;
+        topic.found_epochs.insert(partition, leader_epoch);
         Ok(())
     }
 

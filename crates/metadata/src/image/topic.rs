@@ -19,6 +19,9 @@ pub struct TopicImage {
     pub(super) partitions: Vec<Arc<PartitionImage>>,
     /// The newest leader epoch of each partition for which followers may truncate committed records, if there is one.
     pub(super) truncation_allowed: BTreeMap<PartitionIndex, LeaderEpoch>,
+    /// The greatest leader epoch of each partition that a replica's log has and the metadata did not have when
+    /// that was found. An entry ends when a leader is elected in a greater leader epoch.
+    pub(super) found_epochs: BTreeMap<PartitionIndex, LeaderEpoch>,
 }
 
 /// One partition's replicated state.
@@ -76,6 +79,12 @@ impl TopicImage {
         self.truncation_allowed.get(&partition).copied().unwrap_or(LeaderEpoch::NONE)
     }
 
+    /// The greatest leader epoch of a partition that a replica's log has and the metadata did not have; `None` if there is none. No
+    /// replica leads the partition before an operator requests an unclean election.
+    pub fn found_epoch(&self, partition: PartitionIndex) -> Option<LeaderEpoch> {
+        self.found_epochs.get(&partition).copied()
+    }
+
     pub(super) fn to_records(&self) -> impl Iterator<Item = MetadataRecord> {
         let partitions = self.partitions().map(|(index, p)| p.to_record(index)).collect();
         let name = self.name.to_string();
@@ -87,7 +96,15 @@ impl TopicImage {
                 leader_epoch: *leader_epoch,
             }
         };
-        std::iter::once(created).chain(self.truncation_allowed.iter().map(allowed))
+        let found = |(partition, leader_epoch): (&PartitionIndex, &LeaderEpoch)| {
+            MetadataRecord::LeaderEpochFound {
+                topic_id: self.id,
+                partition: *partition,
+                leader_epoch: *leader_epoch,
+            }
+        };
+        let allowed = self.truncation_allowed.iter().map(allowed);
+        std::iter::once(created).chain(allowed).chain(self.found_epochs.iter().map(found))
     }
 
     /// Puts another state in the place of each partition for which `change` gives one. States that
@@ -120,6 +137,12 @@ impl PartitionImage {
     /// The replica that should lead when it can: the first one assigned.
     pub fn preferred_leader(&self) -> BrokerId {
         self.replicas.first().copied().unwrap_or(BrokerId::NONE)
+    }
+
+    /// Whether records of a leader epoch are of an election that this metadata does not have: a later one, whatever the
+    /// generation of the quorum that decided it.
+    pub fn lacks_election(&self, leader_epoch: LeaderEpoch) -> bool {
+        leader_epoch > self.leader_epoch || leader_epoch.elections() > self.leader_epoch.elections()
     }
 
     /// Whether a replica has everything below the high watermark: it is in sync, or eligible.
@@ -224,6 +247,7 @@ mod tests {
             created: Timestamp(0),
             partitions: images,
             truncation_allowed: BTreeMap::new(),
+            found_epochs: BTreeMap::new(),
         };
         let is_odd = |state: &PartitionImage| state.replicas[0] == BrokerId(1);
         topic.restate(|state| {

@@ -81,6 +81,11 @@ impl World {
                 self.settings.replication_factor_default = words[1].parse().unwrap();
                 String::new()
             }
+            // Of a regenerated quorum, for the sweeps that follow.
+            "generation" => {
+                self.settings.generation = words[0].parse().unwrap();
+                String::new()
+            }
             "digest" => format!("{} records\n", self.image.to_records().len()),
             "snapshot" => text(&self.image.to_records()),
             "unclean" => self.unclean_elections(),
@@ -230,6 +235,7 @@ impl World {
                     heard: option(words, "heard").map(numbers).unwrap_or_default(),
                 })
             }
+            "found" => self.found(words),
             "relieve" => self.relief(words),
             "register" => self.register(words),
             "fence" => Request::FenceBroker(self.broker_ref(words)),
@@ -283,6 +289,19 @@ impl World {
             }
             false => Request::ElectLeaders(request),
         }
+    }
+
+    /// `found 2 t-0=7`: the log of broker 2 has leader epoch 7.
+    fn found(&self, words: &[&str]) -> Request {
+        let one = |word: &&str| {
+            let (name, epoch) = word.split_once('=').filter(|(name, _)| name.contains('-'))?;
+            let (topic_id, partition) = self.partition_id(name);
+            let leader_epoch = LeaderEpoch(epoch.parse().unwrap());
+            Some(FoundEpoch { topic_id, partition, leader_epoch })
+        };
+        let partitions = words[1..].iter().filter_map(one).collect();
+        let broker = self.broker_ref(words);
+        Request::ReportLeaderEpochs(ReportLeaderEpochs { broker, partitions })
     }
 
     /// `ends t-0 2=1@20`: the log of broker 2 ends at offset 20, in leader epoch 1.

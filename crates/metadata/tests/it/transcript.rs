@@ -53,6 +53,7 @@ fn finds_each(file: &str, mutants: &[metadata::mutants::Mutant]) {
 fn transcripts_find_each_rule_left_out() {
     finds_each("relief_of_a_sick_broker.txt", &metadata::mutants::Mutant::OF_RELIEF);
     finds_each("missing_log_directory.txt", &metadata::mutants::Mutant::OF_MISSING);
+    finds_each("leader_epochs_found_in_logs.txt", &metadata::mutants::Mutant::OF_FOUND_EPOCHS);
 }
 
 #[test]

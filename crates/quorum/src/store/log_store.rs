@@ -230,6 +230,13 @@ impl LogStore {
         self.write_and_wait(Write::Identity).await
     }
 
+    /// Votes as the only voter, durably.
+    pub(crate) async fn vote_alone(&self, vote: Vote) -> io::Result<()> {
+        self.begin_alone(None, vote)?;
+        // The writer writes the member and the vote to one file.
+        self.write_and_wait(Write::Identity).await
+    }
+
     /// The newest entry, purged or not.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.shared.state.lock().tail.last()

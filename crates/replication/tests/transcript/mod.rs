@@ -165,9 +165,7 @@ fn event(command: &Command<'_>) -> Event {
         }),
         "answer" => Event::LeaderAnswered(LeaderAnswer {
             asked_in: epoch(),
-            diverging: command
-                .epoch_end("diverging")
-                .map(|leaders| Divergence { leaders, own: command.epoch_end("own") }),
+            diverging: command.epoch_end("diverging").map(|leaders| divergence(command, leaders)),
             high_watermark: command.offset("hw"),
             log_start: Offset(command.number_or("start", 0)),
         }),
@@ -187,6 +185,13 @@ fn event(command: &Command<'_>) -> Event {
         "failed" => Event::Failed,
         verb => panic!("unknown command {verb:?}"),
     }
+}
+
+/// `last=7`: leader epoch of the last record; without it that of `own`.
+fn divergence(command: &Command<'_>, leaders: EpochEnd) -> Divergence {
+    let own = command.epoch_end("own");
+    let last = own.map_or(LeaderEpoch::NONE, |own| own.epoch);
+    Divergence { leaders, own, last_epoch: LeaderEpoch(command.number_or("last", last.0)) }
 }
 
 fn assignment(command: &Command<'_>) -> Assignment {
@@ -224,9 +229,13 @@ fn told(effects: &Effects) -> Vec<String> {
         format!("truncate to {}{what}", cut.to)
     }));
     told.extend(refused.map(|refused| {
-        let RefusedTruncation { leader, leader_epoch, to, committed } = refused;
+        let RefusedTruncation { leader, leader_epoch, to, committed, .. } = refused;
+        let reason = match refused.is_of_earlier_generation {
+            true => "may be committed",
+            false => "is committed",
+        };
         format!(
-            "refuse to truncate to {to} as leader {leader} of epoch {leader_epoch} requires: {committed} is committed"
+            "refuse to truncate to {to} as leader {leader} of epoch {leader_epoch} requires: {committed} {reason}"
         )
     }));
     told.extend(log_start.map(|offset| format!("delete records below {offset}")));
