@@ -21,7 +21,7 @@ pub struct PendingElection {
     pub leader_epoch: LeaderEpoch,
     /// Complete replicas that may lead, by their present registrations; not empty.
     pub candidates: Vec<BrokerRef>,
-    /// Complete replicas of brokers that are registered and fenced.
+    /// Complete replicas of brokers that are registered, and fenced or shutting down.
     pub absent: Vec<BrokerId>,
 }
 
@@ -128,8 +128,12 @@ impl ClusterImage {
         };
         let candidates: Vec<BrokerRef> =
             replicas.clone().filter(may_lead).filter_map(registration).collect();
+        // A broker that shuts down answers no more, and comes back with its log.
         let is_absent = |id: &BrokerId| {
-            state.is_complete(*id) && self.broker(*id).is_some_and(|known| known.fenced)
+            state.is_complete(*id)
+                && self
+                    .broker(*id)
+                    .is_some_and(|known| known.fenced || known.in_controlled_shutdown)
         };
         let PartitionImage { partition_epoch, leader_epoch, .. } = *state;
         let absent = replicas.filter(is_absent).collect();
