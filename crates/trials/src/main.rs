@@ -9,6 +9,7 @@ mod busy;
 mod damage;
 mod gaps;
 mod herd;
+mod hostile;
 mod ledger;
 mod picture;
 mod powerloss;
@@ -42,6 +43,11 @@ enum Trial {
     Gaps(gaps::Arguments),
     /// Readers of events by the ten thousand: a tenth stops reading, a gateway is killed, and its readers all come again
     Herd(herd::Arguments),
+    /// A hostile client beside honest ones: memory of broker, gateway and proxy, and the latency of the others
+    Hostile(hostile::Arguments),
+    /// The client that `hostile` starts
+    #[command(hide = true)]
+    HostileClient(hostile::Targets),
     /// What `herd` starts: readers that are told what to do on the standard input
     #[command(hide = true)]
     HerdReaders {
@@ -69,6 +75,8 @@ fn main() -> anyhow::Result<()> {
         Trial::Busy(arguments) => busy::run(&arguments),
         Trial::Gaps(arguments) => gaps::run(&arguments),
         Trial::Herd(arguments) => herd::run(&arguments),
+        Trial::Hostile(arguments) => hostile::run(&arguments),
+        Trial::HostileClient(targets) => hostile::serve_client(&targets),
         Trial::HerdReaders { first, count, gateways } => {
             herd::serve_readers(&gateways, first, count)
         }

@@ -256,12 +256,12 @@ fn edited(list: &str, by: &str, operation: ConfigOperation) -> String {
 }
 
 /// Proposes what was accepted and files the answers, which come in the same order.
-async fn decide(call: &Call, request: Request, outcomes: &mut [Outcome]) {
+async fn decide(call: &Arc<Call>, request: Request, outcomes: &mut [Outcome]) {
     let open: Vec<&mut Outcome> = outcomes.iter_mut().filter(|outcome| outcome.open).collect();
     if open.is_empty() {
         return;
     }
-    match call.server.decide(request).await {
+    match call.decide(request).await {
         Ok(Response::AlterConfigs(answers)) => {
             for (outcome, (_, answer)) in open.into_iter().zip(answers) {
                 let answer: Answer<()> = answer;

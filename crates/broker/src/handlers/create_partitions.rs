@@ -17,7 +17,7 @@ pub async fn handle(call: Arc<Call>, request: CreatePartitionsRequest) -> Create
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let topics = request.topics.into_iter().map(new_partitions).collect();
     let request = CreatePartitions { topics, validate_only: request.validate_only };
-    let results = match call.server.decide(Request::CreatePartitions(request)).await {
+    let results = match call.decide(Request::CreatePartitions(request)).await {
         Ok(Response::CreatePartitions(results)) => results
             .into_iter()
             .map(|(name, result)| match result {

@@ -24,7 +24,7 @@ pub async fn handle(call: Arc<Call>, request: CreateTopicsRequest) -> CreateTopi
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let topics = request.topics.into_iter().map(new_topic).collect();
     let request = CreateTopics { topics, validate_only: request.validate_only };
-    let topics = match call.server.decide(Request::CreateTopics(request)).await {
+    let topics = match call.decide(Request::CreateTopics(request)).await {
         Ok(Response::CreateTopics(results)) => {
             results.into_iter().map(|(name, result)| answer(&call, name, result)).collect()
         }

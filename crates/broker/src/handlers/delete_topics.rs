@@ -36,7 +36,10 @@ fn wanted(call: &Call, request: DeleteTopicsRequest) -> Vec<TopicRef> {
         .collect()
 }
 
-async fn delete(call: &Call, topics: &[TopicRef]) -> Result<Vec<DeletableTopicResult>, ErrorCode> {
+async fn delete(
+    call: &Arc<Call>,
+    topics: &[TopicRef],
+) -> Result<Vec<DeletableTopicResult>, ErrorCode> {
     if !call.server.config().topics.deletion_enabled {
         // Before version 3 there was no code for it (KIP-322).
         let code = if call.version < 3 {
@@ -46,7 +49,7 @@ async fn delete(call: &Call, topics: &[TopicRef]) -> Result<Vec<DeletableTopicRe
         };
         return Err(code);
     }
-    match call.server.decide(Request::DeleteTopics(topics.to_vec())).await? {
+    match call.decide(Request::DeleteTopics(topics.to_vec())).await? {
         Response::DeleteTopics(results) => Ok(results
             .into_iter()
             .map(|(topic, result)| match result {

@@ -47,7 +47,7 @@ pub async fn handle(call: Arc<Call>, request: ElectLeadersRequest) -> ElectLeade
         }
     };
     let elect = Request::ElectLeaders(ElectLeaders { kind, partitions: partitions.clone() });
-    match call.server.decide(elect).await {
+    match call.decide(elect).await {
         Ok(Response::ElectLeaders(elected)) => ElectLeadersResponse {
             replica_election_results: by_topic(elected),
             ..Default::default()

@@ -165,7 +165,7 @@ fn find<'a>(
     image.topic(name).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
-async fn create_missing(call: &Call, allow_creation: bool, topics: &[MetadataRequestTopic]) {
+async fn create_missing(call: &Arc<Call>, allow_creation: bool, topics: &[MetadataRequestTopic]) {
     let config = call.server.config();
     let allowed = allow_creation || call.version < AUTO_CREATE_CHOICE_FROM_VERSION;
     if !allowed || !config.topics.auto_create {
@@ -182,7 +182,7 @@ async fn create_missing(call: &Call, allow_creation: bool, topics: &[MetadataReq
         return;
     }
     let request = Request::CreateTopics(CreateTopics { topics: missing, validate_only: false });
-    if let Ok(Response::CreateTopics(results)) = call.server.decide(request).await {
+    if let Ok(Response::CreateTopics(results)) = call.decide(request).await {
         for (name, result) in results {
             if let Err(refusal) = result {
                 tracing::debug!(topic = super::shown(&name), error = %refusal.error, reason = refusal.message, "not created");

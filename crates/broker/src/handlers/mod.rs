@@ -205,6 +205,24 @@ impl Call {
         }
     }
 
+    /// Has the controller decide, and waits until this broker has acted upon the decision.
+    ///
+    /// The decision is made although the connection ends meanwhile, and the memory of request and answer stays charged
+    /// until then: the controller's queue holds the request either way.
+    async fn decide(
+        self: &Arc<Self>,
+        request: ::metadata::Request,
+    ) -> Result<::metadata::Response, ErrorCode> {
+        let (call, place) = (Arc::clone(self), self.server.memory.decision_place().await);
+        let deciding = tokio::spawn(async move {
+            let decided = call.server.decide(request).await;
+            drop(place);
+            decided
+        });
+        // The task is aborted only when the broker ends.
+        deciding.await.unwrap_or(Err(ErrorCode::RequestTimedOut))
+    }
+
     fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {
         let _alone = self.building.lock().take();
         let frame = self.reply_in(response, self.version)?;

@@ -16,7 +16,7 @@ use super::Call;
 /// Answers.
 pub async fn handle(call: Arc<Call>, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse {
     let unregister = Request::UnregisterBroker(BrokerId(request.broker_id));
-    let (code, error_message) = match call.server.decide(unregister).await {
+    let (code, error_message) = match call.decide(unregister).await {
         Ok(Response::Broker(Ok(()))) => (ErrorCode::None, None),
         Ok(Response::Broker(Err(refusal))) => (refusal.error, Some(refusal.message)),
         Ok(other) => unreachable!("the answer to another request: {other:?}"),

@@ -32,7 +32,7 @@ pub async fn handle(call: Arc<Call>, request: UpdateFeaturesRequest) -> UpdateFe
         updates: request.feature_updates.into_iter().map(update).collect(),
         validate_only: request.validate_only,
     };
-    let (code, error_message) = match call.server.decide(Request::UpdateFeatures(updates)).await {
+    let (code, error_message) = match call.decide(Request::UpdateFeatures(updates)).await {
         Ok(Response::UpdateFeatures(Ok(()))) => (ErrorCode::None, None),
         Ok(Response::UpdateFeatures(Err(refusal))) => (refusal.error, Some(refusal.message)),
         Ok(other) => unreachable!("the answer to another request: {other:?}"),

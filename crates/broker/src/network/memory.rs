@@ -17,6 +17,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answers::AnswerMemory;
 use super::shares::{Content, SharedPool};
@@ -41,6 +42,8 @@ const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes that the one large request with the pass may take beyond the gate: the largest request fits beside
 /// those that hold [`QUIET_BYTES_MAX`].
 const OVERDRAFT_BYTES: usize = REQUEST_BYTES_MAX + QUIET_BYTES_MAX - DECODED_BYTES_MAX;
+/// Requests of clients that wait for a decision of the controller at a time.
+const DECISIONS_MAX: usize = 256;
 /// By how much the process may grow before it is asked what of it is unused, in bytes.
 const UNUSED_BYTES: usize = 8 << 20;
 /// The same while a flood is on, beyond what is charged.
@@ -84,6 +87,8 @@ pub struct RequestMemory {
     pub members: Arc<SharedPool>,
     /// Bytes of committed offsets.
     pub offsets: Arc<SharedPool>,
+    /// Places of requests that wait for a decision of the controller.
+    decisions: Arc<Semaphore>,
     /// Resident bytes of the process after unused ones were last given back, without those of both pools.
     settled_bytes: AtomicUsize,
 }
@@ -98,6 +103,7 @@ impl RequestMemory {
             answers: Arc::default(),
             members: Arc::new(SharedPool::new(MEMBER_BYTES_MAX, Content::Reclaimable)),
             offsets: Arc::new(SharedPool::new(OFFSET_BYTES_MAX, Content::Lasting)),
+            decisions: Arc::new(Semaphore::new(DECISIONS_MAX)),
             settled_bytes: AtomicUsize::new(resident_bytes()),
         }
     }
@@ -109,6 +115,13 @@ impl RequestMemory {
             offsets: Arc::new(SharedPool::new(offsets_max, Content::Lasting)),
             ..self
         }
+    }
+
+    /// Waits for a place among the requests that wait for a decision of the controller. A request keeps its place although
+    /// its connection ends.
+    pub async fn decision_place(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.decisions).acquire_owned().await.ok()
     }
 
     /// Bytes of requests and answers.

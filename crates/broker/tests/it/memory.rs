@@ -1,12 +1,15 @@
 //! What hostile or many peers may cost in memory. These tests measure the process, so each runs
 //! while no other broker of this binary does.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
 
 use tokio::time::timeout;
+use wire::CreateTopicsRequest;
+use wire::create_topics::CreatableTopic;
 
 use crate::fixture::*;
 use crate::hostile::enormous_arrays;
@@ -127,6 +130,38 @@ async fn large_answers_that_no_client_reads_are_built_in_turn() {
     let unbounded = (CLIENTS * answer_bytes) as u64;
     assert!(growth < 110 * MIB && growth < unbounded, "grew by {} MiB", growth / MIB);
     drop(deaf);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn decisions_of_connections_that_ended_stay_charged() {
+    const CLIENTS: usize = 6_000;
+    /// Connections that are open at a time.
+    const OPEN: usize = 8;
+    let broker = Broker::start_alone(&[]).await;
+    let mut other = broker.connect().await;
+    let topic = |n: usize| CreatableTopic {
+        name: format!("validated-{n}"),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let topics = (0..1_000).map(topic).collect();
+    let validate = CreateTopicsRequest { topics, timeout_ms: 10_000, validate_only: true };
+    let (peak, mut open) = (Peak::begin(), VecDeque::new());
+    for _ in 0..CLIENTS {
+        let mut conn = Conn::open_from(Ipv4Addr::new(127, 0, 0, 2).into(), broker.address()).await;
+        conn.send(&validate, 7).await;
+        open.push_back(conn);
+        if open.len() > OPEN {
+            open.pop_front();
+        }
+    }
+    other.send(&validate, 7).await;
+    let answer = timeout(Duration::from_secs(120), other.receive_frame_or_wait()).await;
+    answer.expect("an answer").expect("the connection is open");
+    let growth = peak.growth_bytes();
+    assert!(growth < 110 * MIB, "grew by {} MiB", growth / MIB);
     broker.stop().await;
 }
 
