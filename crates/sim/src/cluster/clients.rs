@@ -240,7 +240,7 @@ impl Cluster {
                 self.consumers[client - self.plan.producers].receive(response, &mut self.history)
             }
         };
-        if delivered.is_err() && !self.truth.forgiven.is_empty() {
+        if delivered.as_ref().is_err_and(|broken| self.truth.may_show(broken.0)) {
             self.wires[client].is_abandoned = true;
             return Ok(true);
         }

@@ -65,6 +65,13 @@ impl Truth {
             || self.led_by_copies.contains(&at) && self.operated.contains(&at)
     }
 
+    /// Whether a client may find that this invariant does not hold. A copy that was elected lacks records that were
+    /// committed and that no client has read: their high watermark was in an answer.
+    pub(super) fn may_show(&self, invariant: Invariant) -> bool {
+        let is_high_watermark = invariant == Invariant::MonotonicHighWatermark;
+        !self.forgiven.is_empty() || is_high_watermark && !self.led_by_copies.is_empty()
+    }
+
     /// Its logs will be looked at from their beginning.
     pub(super) fn forget_logs_of(&mut self, broker: usize) {
         self.looked.retain(|(of, _), _| *of != broker);
