@@ -2,6 +2,8 @@
 //!
 //! The only crate with unsafe code: no safe crate offers this call. Decision 0006 says why it is made.
 
+use std::time::Duration;
+
 /// Returns unused pages of the heap to the system; whether there were any. Goes over the whole heap,
 /// a lock of the allocator held: some milliseconds for 100 MiB, in which other threads' allocations
 /// may wait. Other allocators than glibc's have nothing to return.
@@ -19,6 +21,40 @@ pub fn release_unused() -> bool {
     false
 }
 
+/// Pause between two comparisons of resident and allocated bytes.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Anonymous bytes beyond the allocated ones that a process may keep: stacks, caches of threads, small holes.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// Starts a thread that returns unused pages to the system for as long as the process lives: a flood of requests leaves
+/// holes in the heap, and a process without requests would keep them.
+///
+/// # Errors
+/// The system starts no thread.
+pub fn return_unused_pages() -> std::io::Result<()> {
+    return_unused_every(PERIOD)
+}
+
+fn return_unused_every(period: Duration) -> std::io::Result<()> {
+    let run = move || {
+        loop {
+            std::thread::sleep(period);
+            if unused_bytes() > KEPT_BYTES {
+                release_unused();
+            }
+        }
+    };
+    std::thread::Builder::new().name("heap".to_owned()).spawn(run).map(drop)
+}
+
+/// Anonymous resident bytes beyond the allocated ones; 0 where the system does not report them.
+fn unused_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = statm.split_whitespace().skip(1).map_while(|pages| pages.parse::<usize>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    (resident.saturating_sub(shared) * rustix::param::page_size()).saturating_sub(allocated_bytes())
+}
+
 /// Bytes that the process has allocated from the heap and not freed, for tests of memory limits.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "a C function; it has no safe wrapper")]
@@ -28,8 +64,16 @@ pub fn allocated_bytes() -> usize {
     info.uordblks + info.hblkhd
 }
 
-#[cfg(all(test, target_os = "linux"))]
+/// Other allocators report none.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn allocated_bytes() -> usize {
+    usize::MAX
+}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
+    use std::time::{Duration, Instant};
+
     /// Bytes resident now.
     fn resident_bytes() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
@@ -48,5 +92,19 @@ mod tests {
         let kept = blocks.iter().flatten().map(Vec::len).sum::<usize>();
         let left = resident_bytes();
         assert!(left + kept / 2 < full, "{full} bytes before, {left} after, {kept} in use");
+    }
+
+    #[test]
+    fn pages_of_freed_blocks_go_back_without_a_call() {
+        const BYTES: usize = 16 << 10;
+        super::return_unused_every(Duration::from_millis(1)).unwrap();
+        let mut blocks: Vec<Option<Vec<u8>>> = (0..4096).map(|_| Some(vec![1; BYTES])).collect();
+        blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while super::unused_bytes() > super::KEPT_BYTES {
+            assert!(Instant::now() < deadline, "{} bytes are unused", super::unused_bytes());
+            std::thread::yield_now();
+        }
+        assert!(blocks.iter().flatten().all(|block| block.len() == BYTES));
     }
 }

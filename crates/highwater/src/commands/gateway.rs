@@ -52,6 +52,7 @@ pub fn run(typed: &Gateway, report: Reporting) -> Result<ExitCode, Failure> {
     let settings = front::settings(&gateway, reach, door.address(), room, None, keys);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new("cannot start").detail(error))?;
+    heap::return_unused_pages().map_err(|error| Failure::new("cannot start").detail(error))?;
     let code = runtime.block_on(serve(door, settings, &typed.connection.bootstrap_server, scheme));
     runtime.shutdown_background();
     code

@@ -39,6 +39,7 @@ pub fn run(typed: &Proxy, report: Reporting) -> Result<ExitCode, Failure> {
     let open_files = system::raise_open_files_limit();
     let config = config(typed, open_files)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot_start().detail(error))?;
+    heap::return_unused_pages().map_err(|error| cannot_start().detail(error))?;
     let code = runtime.block_on(serve(config, typed));
     runtime.shutdown_background();
     code
