@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn pages_of_freed_blocks_go_back_without_a_call() {
         const BYTES: usize = 16 << 10;
-        super::return_unused_every(Duration::from_millis(1)).unwrap();
+        super::return_unused_every(Duration::from_millis(1)).expect("a thread starts");
         let mut blocks: Vec<Option<Vec<u8>>> = (0..4096).map(|_| Some(vec![1; BYTES])).collect();
         blocks.iter_mut().step_by(2).for_each(|block| *block = None);
         let deadline = Instant::now() + Duration::from_secs(60);
