@@ -299,6 +299,12 @@ impl Cluster {
         Ok(Metadata::of(self.ask_metadata(Some(topics), false).await?))
     }
 
+    /// The same for one topic, which the brokers create if it is missing and they do so for writers
+    /// (`auto.create.topics.enable`). Brokers may report a new topic as missing until it has a leader.
+    pub async fn describe_or_create(&self, topic: &str) -> Result<Metadata, ClientError> {
+        Ok(Metadata::of(self.ask_metadata(Some(vec![named(topic)]), true).await?))
+    }
+
     async fn ask_metadata(
         &self,
         topics: Option<Vec<MetadataRequestTopic>>,

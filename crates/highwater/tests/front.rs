@@ -108,7 +108,8 @@ fn what_is_acknowledged_over_http_is_in_the_log_where_the_answer_says() {
 #[test]
 fn a_request_that_is_refused_is_told_and_counts_for_nothing() {
     let stand = Stand::start(1);
-    let load = PostLoad { topic: "nowhere".to_owned(), records: 50, ..stand.posts() };
+    // A name that no topic can have.
+    let load = PostLoad { topic: "nowhere!".to_owned(), records: 50, ..stand.posts() };
     let report = post(&load, &Stop::default()).unwrap();
     assert_eq!((report.sent, report.acknowledged, report.records), (50, 0, 0));
     assert!(report.errors[0].contains("404"), "{:?}", report.errors);

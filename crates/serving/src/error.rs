@@ -97,7 +97,7 @@ const TABLE: [Row; 24] = [
     row(Kind::Forbidden, 403, 403, false),
     row(Kind::Unauthorized, 403, 40301, false),
     row(Kind::NotFound, 404, 404, false),
-    row(Kind::NoTopic, 404, 40401, false),
+    row(Kind::NoTopic, 404, 40401, true),
     row(Kind::NoPartition, 404, 40402, false),
     row(Kind::NoInstance, 404, 40403, false),
     row(Kind::Method, 405, 405, false),

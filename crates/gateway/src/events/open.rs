@@ -68,17 +68,23 @@ pub(crate) async fn open(
     let mut asked = read(topics, parameters, parts)?;
     if let Some(group) = asked.query.group.take() {
         return match membership::open(shared, asked, group, parts).await {
-            Err(error) if error.kind.retriable() => Ok(weather()),
+            Err(error) if is_weather(&error) => Ok(weather()),
             opened => opened,
         };
     }
     let opened = timeout(OPEN_MAX, begin(&shared.events, &asked, parts)).await;
     match opened.unwrap_or_else(|_| Err(topics::unavailable(&"no broker answered within 5 s"))) {
-        Err(error) if error.kind.retriable() => Ok(weather()),
+        Err(error) if is_weather(&error) => Ok(weather()),
         // A topic that was there may be about to be made anew.
         Err(error) if error.kind == Kind::NoTopic && asked.id.is_some() => Ok(weather()),
         opened => opened,
     }
+}
+
+/// Whether a reader is to reconnect after this error. Readers create no topics, so the error of a missing topic is final
+/// for them.
+fn is_weather(error: &ApiError) -> bool {
+    error.kind.retriable() && error.kind != Kind::NoTopic
 }
 
 /// Nothing now: come again.

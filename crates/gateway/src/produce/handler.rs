@@ -8,6 +8,7 @@ use hyper::http::request::Parts;
 use percent_encoding::percent_decode_str;
 use serving::error::{ApiError, Kind};
 use serving::idempotency::Name;
+use serving::rights::Deed;
 use tokio::time::Instant;
 
 use super::job::{Job, Style};
@@ -158,10 +159,19 @@ impl Asked<'_> {
         if let Some(key) = self.key {
             let asked = what_is_asked(self.parts.uri.query(), &self.parts.headers, body);
             let owner = ShareOwner::of(self.parts);
-            let keyed = Keyed { name: self.name(key), owner, asked };
+            let may_create = may_create(shared, self.parts, topic);
+            let keyed = Keyed { name: self.name(key), owner, may_create, asked };
             return carry(shared, keyed, topic, job, read).await.map(Sent::Kept);
         }
-        let topic = shared.topics.get(topic).await?;
+        let topic = match shared.topics.known(topic) {
+            Some(topic) => topic,
+            None => {
+                // A request without sense creates no topic.
+                job.check(&read()?)?;
+                let may_create = may_create(shared, self.parts, topic);
+                shared.topics.get_or_create(topic, may_create).await?
+            }
+        };
         job.begin();
         let drafts = read()?;
         job.check(&drafts)?;
@@ -183,6 +193,11 @@ impl Sent {
         let outcomes = settle(&shared.topics, &topic, slots, Instant::now() + ANSWER_MAX).await;
         job.answer(&outcomes)
     }
+}
+
+/// Whether the client may create this topic by writing to it.
+pub(crate) fn may_create(shared: &Shared, parts: &Parts, topic: &str) -> bool {
+    shared.allow(Visitor::of(parts), Deed::CreateTopic(topic)).is_ok()
 }
 
 /// Nothing is promised of single records, but that nothing at all was taken is said.

@@ -19,7 +19,7 @@ pub(crate) mod v3;
 mod way;
 
 pub(crate) use fate::of_refusal;
-pub(crate) use handler::{Target, produce};
+pub(crate) use handler::{Target, may_create, produce};
 pub(crate) use inner::send;
 pub(crate) use keys::Keys;
 pub(crate) use one::{Landing, One, refused};

@@ -23,12 +23,17 @@ pub(crate) struct One {
 }
 
 impl One {
-    /// To this topic, which there must be.
+    /// To this topic. `may_create`: whether the client may create it.
     ///
     /// # Errors
     /// There is no such topic, or it cannot be written to, or not now.
-    pub(crate) async fn to(shared: &Shared, topic: &str, pair: Pair) -> Result<One, ApiError> {
-        shared.topics.get(topic).await?;
+    pub(crate) async fn to(
+        shared: &Shared,
+        topic: &str,
+        may_create: bool,
+        pair: Pair,
+    ) -> Result<One, ApiError> {
+        shared.topics.get_or_create(topic, may_create).await?;
         Ok(One { topic: topic.to_owned(), pair })
     }
 

@@ -1,9 +1,9 @@
-//! The topics that records were sent to, and names without a topic: those are remembered for some seconds, so that a
-//! client that asks for one again and again does not ask the cluster.
+//! The topics that records were sent to. A name that is not known is looked up for each request, at most eight names at a
+//! time; a topic that does not exist is created where brokers and the client's rights allow that.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use client::{Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
 use model::{ErrorCode, topic_name};
@@ -15,10 +15,6 @@ use tracing::debug;
 use super::topic::Topic;
 use super::way::Way;
 
-/// How long a name without a topic is remembered as such.
-const MISSING_KEPT: Duration = Duration::from_secs(5);
-/// How many such names are remembered.
-const MISSING_MAX: usize = 1000;
 /// Names that the cluster is asked for at a time.
 const LOOKUPS_MAX: usize = 8;
 /// How long a request waits for the cluster to say what a topic has.
@@ -53,8 +49,6 @@ pub(crate) struct Topics {
     /// Knows at last what became of a record, where the other one has given it up.
     patient: Maker,
     known: RwLock<HashMap<String, Arc<Topic>>>,
-    /// Names without a topic, and until when that is believed.
-    missing: Mutex<HashMap<String, Instant>>,
     lookups: Semaphore,
 }
 
@@ -90,7 +84,6 @@ impl Topics {
             quick: Maker { config: quick, producer: OnceCell::new() },
             patient: Maker { config: patient, producer: OnceCell::new() },
             known: RwLock::default(),
-            missing: Mutex::default(),
             lookups: Semaphore::new(LOOKUPS_MAX),
         }
     }
@@ -112,12 +105,34 @@ impl Topics {
         names
     }
 
-    /// The topic of this name, asked for if it is not known.
+    /// The topic of this name, looked up if it is not known.
+    ///
+    /// # Errors
+    /// There is no such topic, it belongs to the cluster, or no broker answers.
     pub(crate) async fn get(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
+        self.get_or_create(name, false).await
+    }
+
+    /// The topic of this name. `may_create`: whether the client may create it, if the brokers create topics that clients
+    /// write to (`auto.create.topics.enable`).
+    ///
+    /// # Errors
+    /// There is no such topic, it belongs to the cluster, or no broker answers.
+    pub(crate) async fn get_or_create(
+        &self,
+        name: &str,
+        may_create: bool,
+    ) -> Result<Arc<Topic>, ApiError> {
         if let Some(topic) = self.known(name) {
             return Ok(topic);
         }
-        let found = self.existing(name).await?;
+        let found = match self.existing(name).await {
+            Err(error) if may_create && error.kind == Kind::NoTopic => {
+                check_name(name)?;
+                in_time(self.look_up(name, true)).await?
+            }
+            found => found?,
+        };
         if found.is_internal {
             let words = format!(
                 "{name} is one of the cluster's own topics, which only the cluster writes to"
@@ -129,19 +144,18 @@ impl Topics {
 
     /// The topic of this name as the cluster has it now.
     pub(crate) async fn existing(&self, name: &str) -> Result<Arc<metadata::Topic>, ApiError> {
-        if topic_name::validate(name).is_err() || self.is_missing(name) {
-            return Err(no_topic(name));
-        }
-        in_time(self.look_up(name)).await
+        check_name(name)?;
+        in_time(self.look_up(name, false)).await
     }
 
-    async fn look_up(&self, name: &str) -> Result<Arc<metadata::Topic>, ApiError> {
+    async fn look_up(&self, name: &str, creates: bool) -> Result<Arc<metadata::Topic>, ApiError> {
         let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
-        let described = self.cluster.describe([name]).await.map_err(|error| unavailable(&error))?;
-        let Some(topic) = described.topics.get(name) else {
-            self.note_missing(name);
-            return Err(no_topic(name));
+        let described = match creates {
+            true => self.cluster.describe_or_create(name).await,
+            false => self.cluster.describe([name]).await,
         };
+        let described = described.map_err(|error| unavailable(&error))?;
+        let topic = described.topics.get(name).ok_or_else(|| no_topic(name))?;
         match topic.error {
             ErrorCode::InvalidTopicException => Err(no_topic(name)),
             ErrorCode::TopicAuthorizationFailed => {
@@ -174,27 +188,6 @@ impl Topics {
             self.patient.way(&self.cluster, &topic.name).await
         };
         in_time(topic.patient.get_or_try_init(make)).await
-    }
-
-    fn is_missing(&self, name: &str) -> bool {
-        let missing = self.missing.lock().expect("no code under it panics");
-        missing.get(name).is_some_and(|until| Instant::now() < *until)
-    }
-
-    fn note_missing(&self, name: &str) {
-        let mut missing = self.missing.lock().expect("no code under it panics");
-        if missing.len() >= MISSING_MAX {
-            let now = Instant::now();
-            missing.retain(|_, until| now < *until);
-        }
-        if missing.len() < MISSING_MAX {
-            missing.insert(name.to_owned(), Instant::now() + MISSING_KEPT);
-        }
-    }
-
-    /// A topic of this name was made.
-    pub(crate) fn is_there(&self, name: &str) {
-        self.missing.lock().expect("no code under it panics").remove(name);
     }
 
     /// Whether the cluster has told, since the topic became known, that it is gone. Then it is forgotten.
@@ -252,10 +245,14 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, ApiError>>) -> Result<
     timeout(LOOKUP_MAX, asked).await.map_err(late)?
 }
 
+fn check_name(name: &str) -> Result<(), ApiError> {
+    topic_name::validate(name).map_err(|_| no_topic(name))
+}
+
 pub(crate) fn no_topic(name: &str) -> ApiError {
     let words = format!(
-        "topic {name:?} does not exist: create it first (the gateway creates none, and asks \
-         the cluster for a name every 5 s at most)"
+        "topic {name:?} does not exist: create it first, or enable auto.create.topics.enable and use a role that may \
+         create topics"
     );
     ApiError::new(Kind::NoTopic, words)
 }

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::answer::Answer;
 use crate::events::{self, Asked, Begin};
-use crate::produce::One;
+use crate::produce::{One, may_create};
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Route};
 use crate::share_owner::ShareOwner;
@@ -90,7 +90,9 @@ pub(crate) async fn open(
             check_producer(parameters.iter()).map_err(|error| malformed(&error))?;
             let wanted =
                 wanted(parameters, &parts.headers, shared.settings.partitioners.of(topic))?;
-            Work::Produce(One::to(shared, topic, wanted.pair).await?)
+            Work::Produce(
+                One::to(shared, topic, may_create(shared, parts, topic), wanted.pair).await?,
+            )
         }
         _ => unreachable!("only these routes lead here"),
     };

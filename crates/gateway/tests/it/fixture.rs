@@ -88,7 +88,7 @@ impl World {
     pub async fn start_behind_gate_with(
         change: impl FnOnce(Settings) -> Settings,
     ) -> (World, Gate) {
-        let (broker, cluster, dir) = World::broker().await;
+        let (broker, cluster, dir) = World::broker(false).await;
         let bootstrap = broker.listeners()[0].to_string();
         let gate = Gate::to(bootstrap).await;
         let mut settings = change(settings(&gate.address.to_string()));
@@ -98,21 +98,28 @@ impl World {
         (World { broker, gateway: open(settings), cluster, _dir: dir }, gate)
     }
 
-    /// With a gateway that is set otherwise.
-    pub async fn start_with(change: impl FnOnce(Settings) -> Settings) -> World {
-        let (broker, cluster, dir) = World::broker().await;
+    /// With a broker that creates topics that are missing, and a gateway that is set otherwise.
+    pub async fn start_creating(change: impl FnOnce(Settings) -> Settings) -> World {
+        let (broker, cluster, dir) = World::broker(true).await;
         let gateway = open(change(settings(&broker.listeners()[0].to_string())));
         World { broker, gateway, cluster, _dir: dir }
     }
 
-    async fn broker() -> (RunningBroker, Cluster, TempDir) {
+    /// With a gateway that is set otherwise.
+    pub async fn start_with(change: impl FnOnce(Settings) -> Settings) -> World {
+        let (broker, cluster, dir) = World::broker(false).await;
+        let gateway = open(change(settings(&broker.listeners()[0].to_string())));
+        World { broker, gateway, cluster, _dir: dir }
+    }
+
+    async fn broker(creates_topics: bool) -> (RunningBroker, Cluster, TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let config = BrokerConfig::from_pairs([
             ("log.dirs", dir.path().to_str().unwrap()),
             ("listeners", "PLAINTEXT://127.0.0.1:0"),
             ("http.listener", ""),
             ("gateway.listener", ""),
-            ("auto.create.topics.enable", "true"),
+            ("auto.create.topics.enable", if creates_topics { "true" } else { "false" }),
         ]);
         let broker = broker::start(config.unwrap()).await.unwrap();
         let bootstrap = broker.listeners()[0].to_string();

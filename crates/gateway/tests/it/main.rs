@@ -4,6 +4,7 @@ mod attacks;
 mod choosing;
 mod cloud_events;
 mod cookies;
+mod creating;
 mod crowded;
 mod event_groups;
 mod event_stream;

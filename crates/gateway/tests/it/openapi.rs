@@ -60,7 +60,6 @@ async fn what_is_no_record_and_no_error_in_json_is_in_the_document_too() {
 async fn a_topic_is_created_once_and_can_be_written_to_at_once() {
     let world = World::start().await;
     let mut connection = world.connect().await;
-    // From here on it is remembered for some seconds that there is none.
     assert_eq!(connection.post("/topics/new/raw", "text/plain", "x").await.status, 404);
     let body =
         json!({"topic_name": "new", "partitions_count": 3, "configs": {"retention.ms": "60000"}});

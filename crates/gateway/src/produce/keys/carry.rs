@@ -23,6 +23,8 @@ const SHORT: &str = "refused: the code says why";
 pub(in crate::produce) struct Keyed<'a> {
     pub(in crate::produce) name: Name,
     pub(in crate::produce) owner: ShareOwner,
+    /// Whether its client may create the topic.
+    pub(in crate::produce) may_create: bool,
     /// What it asks, in parts.
     pub(in crate::produce) asked: Vec<&'a [u8]>,
 }
@@ -94,6 +96,7 @@ pub(in crate::produce) async fn carry(
                 Err(_) => return Err(not_known_yet()),
             },
             Begun::First(held) => {
+                let topic = (topic, keyed.may_create);
                 let told = send(shared, held, topic, job, read).await?;
                 return Ok(Carried::Going { told, deadline });
             }
@@ -112,11 +115,11 @@ fn not_known_yet() -> ApiError {
 async fn send(
     shared: &Arc<Shared>,
     held: Held,
-    topic: &str,
+    (topic, may_create): (&str, bool),
     job: &Arc<Job>,
     read: &Read<'_>,
 ) -> Result<oneshot::Receiver<Told>, ApiError> {
-    let topic = shared.topics.get(topic).await?;
+    let topic = shared.topics.get_or_create(topic, may_create).await?;
     let way = shared.topics.patient(&topic).await?;
     let (tell, told) = oneshot::channel();
     // From here to the task nothing is awaited, so that this cannot be dropped in between.

@@ -221,7 +221,8 @@ mod tests {
 
     fn begin(keys: &Arc<Keys>, body: &[u8]) -> Result<Begun, ApiError> {
         let name = Name { principal: String::new(), path: "/".to_owned(), key: "a".to_owned() };
-        keys.begin(&Keyed { name, owner: ShareOwner::Unknown, asked: vec![body] }, 1000)
+        let owner = ShareOwner::Unknown;
+        keys.begin(&Keyed { name, owner, may_create: false, asked: vec![body] }, 1000)
     }
 
     fn first(keys: &Arc<Keys>) -> Held {

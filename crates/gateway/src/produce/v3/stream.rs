@@ -15,6 +15,7 @@ use serving::error::{ApiError, Kind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
+use super::super::may_create;
 use super::super::sending::{ANSWER_MAX, Outcome, Slot, check_key, late, send_all};
 use super::super::topic::Topic;
 use super::objects::Objects;
@@ -58,7 +59,8 @@ pub(crate) async fn stream(
         );
     }
     let cluster_id = cluster_id(shared, target.cluster).await?;
-    let topic = shared.topics.get(target.topic).await?;
+    let may_create = may_create(shared, parts, target.topic);
+    let topic = shared.topics.get_or_create(target.topic, may_create).await?;
     let pace = parts.extensions.get::<Pace>().cloned().unwrap_or_default();
     let body = body.take().expect("the body of a request is taken once");
     let (out, answer) = in_parts();
