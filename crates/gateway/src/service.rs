@@ -24,7 +24,7 @@ use crate::outgoing::Outgoing;
 use crate::pages::Pages;
 use crate::produce::{Target, produce, v3};
 use crate::read::{clusters, records, view};
-use crate::request::body::{collect, discard};
+use crate::request::body::{collect, discard, is_gzip};
 use crate::request::{Allowed, NoRoute, Parameters, Route, Routed, TABLE, route, routed};
 use crate::share_owner::ShareOwner;
 use crate::state::Shared;
@@ -394,7 +394,8 @@ async fn respond(
         Ok(route) => route,
         Err(none) => return no_route(none),
     };
-    check(shared, parts, &route, &parameters)?;
+    let takes_gzip = !is_stream && matches!(route, Route::Produce { .. } | Route::ProduceV3 { .. });
+    check(shared, parts, &route, &parameters, takes_gzip)?;
     match route {
         Route::About => Ok(about()),
         Route::Alive => Ok(Answer::json("{\"status\":\"ok\"}")),
@@ -451,13 +452,14 @@ fn check(
     parts: &Parts,
     route: &Route<'_>,
     parameters: &Parameters<'_>,
+    takes_gzip: bool,
 ) -> Result<(), ApiError> {
     allow(shared, Visitor::of(parts), route)?;
     if matches!(route, Route::Events { .. }) && parameters.get("group").is_some() {
         // A member of a group takes partitions from others, and commits.
         shared.allow(Visitor::of(parts), Deed::Join)?;
     }
-    check_codings(&parts.headers)?;
+    check_codings(&parts.headers, takes_gzip)?;
     // Health is told to the end, and a stream of events has words of its own for it.
     let is_told = matches!(
         route,
@@ -474,16 +476,19 @@ fn check(
     Ok(())
 }
 
-/// Refuses a body that is not sent as it is. Nothing is expanded here, so that nothing can be expanded to more than there is
-/// memory for; and what is not expanded must not become a record as it stands.
-fn check_codings(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Refuses a body with a coding that is not undone: a coded body must not become a record. `takes_gzip`: the request is
+/// one with records, whose body may be compressed by gzip.
+fn check_codings(headers: &HeaderMap, takes_gzip: bool) -> Result<(), ApiError> {
     for (name, plain) in
         [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")]
     {
         let said: Vec<&HeaderValue> = headers.get_all(&name).iter().collect();
         let is_plain = |said: &HeaderValue| said.as_bytes().eq_ignore_ascii_case(plain.as_bytes());
-        if said.len() > 1 || !said.iter().all(|said| is_plain(said)) {
-            let words = format!("{name} is {said:?}: send the body as it is");
+        let may_expand = takes_gzip && name == header::CONTENT_ENCODING;
+        let is_known = |said: &HeaderValue| is_plain(said) || may_expand && is_gzip(said);
+        if said.len() > 1 || !said.iter().all(|said| is_known(said)) {
+            let gzip = if takes_gzip { ", or with Content-Encoding: gzip" } else { "" };
+            let words = format!("{name} is {said:?}: send the body as it is{gzip}");
             return Err(ApiError::new(Kind::MediaType, words));
         }
     }

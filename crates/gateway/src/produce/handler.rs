@@ -16,7 +16,7 @@ use super::keys::{Carried, Keyed, carry};
 use super::sending::{ANSWER_MAX, Slot, settle};
 use super::topic::Topic;
 use crate::answer::{Answer, nothing};
-use crate::request::body::collect;
+use crate::request::body::collect_expanded;
 use crate::request::cloud_events::{binary, is_binary};
 use crate::request::draft::Draft;
 use crate::request::wanted::{Reading, Wanted, raw, reading, wanted};
@@ -118,7 +118,7 @@ pub(crate) async fn produce(
     let by_default = shared.settings.partitioners.of(target.topic);
     let asked = Asked::new(parts, wanted(parameters, headers, by_default)?)?;
     let (form, style) = Form::of(target.raw, parameters, headers)?;
-    let body = collect(body, shared).await?;
+    let body = collect_expanded(body, headers, shared).await?;
     let job = Arc::new(Job::new(target.partition, asked.wanted, style));
     let sent = {
         let trace = Trace::of(headers);

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use compression::{DecompressError, decompress};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
+use model::Compression;
 use serving::error::{ApiError, Kind};
 use tokio::time::{sleep, timeout};
 
@@ -35,6 +38,48 @@ pub(crate) async fn collect(body: &mut Incoming, shared: &Shared) -> Result<Body
         ApiError::new(Kind::TooLarge, words)
     };
     in_time(body, shared, &shared.bodies, bytes_max, too_large).await
+}
+
+/// The same for a body that may be compressed (`Content-Encoding: gzip`): the size limit and the charge are of the
+/// expanded body. The headers are checked before.
+pub(crate) async fn collect_expanded(
+    body: &mut Incoming,
+    headers: &HeaderMap,
+    shared: &Shared,
+) -> Result<Body, ApiError> {
+    let body = collect(body, shared).await?;
+    match headers.get(CONTENT_ENCODING) {
+        Some(coding) if is_gzip(coding) => expand(body, shared.settings.request_bytes_max).await,
+        _ => Ok(body),
+    }
+}
+
+/// Whether a content coding is gzip (RFC 9110, 8.4.1.3).
+pub(crate) fn is_gzip(coding: &HeaderValue) -> bool {
+    ["gzip", "x-gzip"].iter().any(|name| coding.as_bytes().eq_ignore_ascii_case(name.as_bytes()))
+}
+
+async fn expand(body: Body, bytes_max: usize) -> Result<Body, ApiError> {
+    let Body { bytes, mut charge } = body;
+    // The bytes that it expands to are known when it has expanded: as many as may be are charged until then.
+    charge.add(bytes_max)?;
+    let expanding = move || {
+        let mut expanded = Vec::new();
+        decompress(Compression::Gzip, &bytes, bytes_max, &mut expanded).map(|()| expanded)
+    };
+    let ended = |_| ApiError::new(Kind::Unavailable, "the gateway stops");
+    let expanded = tokio::task::spawn_blocking(expanding).await.map_err(ended)?;
+    let expanded = expanded.map_err(|error| match error {
+        DecompressError::Bomb { .. } => {
+            let words = format!(
+                "the body expands to more than {bytes_max} bytes (gateway.request.bytes.max)"
+            );
+            ApiError::new(Kind::TooLarge, words)
+        }
+        other => ApiError::new(Kind::Malformed, format!("the body is not gzip: {other}")),
+    })?;
+    charge.set(expanded.capacity())?;
+    Ok(Body { bytes: expanded.into(), charge })
 }
 
 /// Reads a body of at most [`SMALL_BYTES_MAX`]. It is charged to no room that others need: whoever has no leave at all, or none

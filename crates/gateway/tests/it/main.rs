@@ -3,6 +3,7 @@
 mod attacks;
 mod choosing;
 mod cloud_events;
+mod compressed;
 mod cookies;
 mod creating;
 mod crowded;

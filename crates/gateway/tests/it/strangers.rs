@@ -73,16 +73,22 @@ async fn heads_that_make_no_sense_end_their_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_was_sent_is_expanded() {
+async fn a_body_with_a_coding_that_is_not_undone_is_refused() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;
     let mut connection = world.connect().await;
-    for coding in ["gzip", "br", "deflate, gzip", "x"] {
+    for coding in ["br", "deflate, gzip", "x"] {
         for path in ["/topics/t", "/topics/t/raw"] {
             let headers = [("content-encoding", coding), ("content-type", "application/json")];
             let answer = connection.ask("POST", path, &headers, &[0x1f, 0x8b, 8, 0]).await;
             assert_eq!(answer.status, 415, "{coding} {path}: {answer:?}");
         }
+    }
+    // What takes no records takes no gzip, and a stream of records neither.
+    let gzip = [("content-encoding", "gzip"), ("content-type", "application/json")];
+    for path in ["/consumers/g", "/admin/topics", "/console/login"] {
+        let answer = connection.ask("POST", path, &gzip, b"{}").await;
+        assert_eq!(answer.status, 415, "{path}: {answer:?}");
     }
     let two = [("content-encoding", "identity"), ("content-encoding", "gzip")];
     assert_eq!(connection.ask("POST", "/topics/t/raw", &two, b"v").await.status, 415);
