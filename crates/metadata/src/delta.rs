@@ -92,6 +92,7 @@ impl ImageDelta {
             | BrokerUnfenced { broker }
             | ControlledShutdownBegun { broker }
             | ReplicasOffline { broker, .. }
+            | ReplicasOnline { broker, .. }
             | BrokerUnregistered { broker } => drop(self.brokers.insert(*broker)),
             TopicCreated { topic_id, .. } | TopicCreated2 { topic_id, .. } => {
                 self.topics.insert(*topic_id, TopicChange::Created);

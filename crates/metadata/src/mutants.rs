@@ -53,6 +53,8 @@ pub enum Mutant {
     RelievesToAnyReplica,
     /// A replica is relieved although its ISR falls below `min.insync.replicas`.
     RelievesBelowMinimum,
+    /// A replica in a missing log directory leads (KIP-858).
+    MissingLeads,
     /// A replica in a missing log directory is given up for one whose broker is silent or fenced.
     UnheardReplicasCount,
     /// A replica in a missing log directory is given up although no other replica is in sync.

@@ -252,6 +252,15 @@ pub enum MetadataRecord {
         /// Which replicas, by topic.
         replicas: Vec<TopicReplicas>,
     },
+    /// The present process of a broker made these replicas again, empty, in another log directory: they may catch up and join
+    /// ISRs. Level 4.
+    ReplicasOnline {
+        /// The broker.
+        #[serde(with = "json::broker_id")]
+        broker: BrokerId,
+        /// The replicas, by topic.
+        replicas: Vec<TopicReplicas>,
+    },
     /// Marks that log directories have in their journals, durably, as their brokers reported them. A directory whose mark is
     /// below the recorded one was put back from a copy. Level 4.
     DirectoryMarksRaised {
@@ -407,7 +416,7 @@ pub enum MetadataRecord {
 pub const COPIES_LEVEL: i16 = 4;
 
 /// The record types that this code reads, as their keys are spelled.
-const TYPES: [&str; 25] = [
+const TYPES: [&str; 26] = [
     "cluster-created",
     "feature-level-set",
     "group-placement-set",
@@ -417,6 +426,7 @@ const TYPES: [&str; 25] = [
     "broker-unfenced",
     "controlled-shutdown-begun",
     "replicas-offline",
+    "replicas-online",
     "directory-marks-raised",
     "broker-unregistered",
     "topic-created",
@@ -498,7 +508,10 @@ impl MetadataRecord {
             | DurabilityLost { .. } => 1,
             ReplicasOffline { .. } => 2,
             GroupPlacementSet { .. } => GROUP_PLACEMENT_LEVEL,
-            TruncationAllowed { .. } | LeaderEpochFound { .. } | DirectoryMarksRaised { .. } => {
+            TruncationAllowed { .. }
+            | LeaderEpochFound { .. }
+            | DirectoryMarksRaised { .. }
+            | ReplicasOnline { .. } => {
                 COPIES_LEVEL
             }
             _ => 0,
@@ -706,7 +719,8 @@ mod tests {
             MetadataRecord::BrokerFenced { broker },
             MetadataRecord::BrokerUnfenced { broker },
             MetadataRecord::ControlledShutdownBegun { broker },
-            MetadataRecord::ReplicasOffline { broker, replicas: vec![replicas] },
+            MetadataRecord::ReplicasOffline { broker, replicas: vec![replicas.clone()] },
+            MetadataRecord::ReplicasOnline { broker, replicas: vec![replicas] },
             MetadataRecord::DirectoryMarksRaised { marks: vec![mark] },
             MetadataRecord::BrokerUnregistered { broker },
             MetadataRecord::TopicCreated { topic_id, name: name.clone(), created, partitions },

@@ -6,11 +6,15 @@
 //! Who else is complete may change at any time: a leader may have been about to take in the very replica whose disk failed. So
 //! the metadata is looked at again whenever it changes, for as long as something is out of reach. What is refused on a disk that
 //! works is copied anew then.
+//!
+//! A replica that the metadata calls out of reach stays out of ISRs for as long as its process lives. So the broker reports a
+//! replica that it made again in another directory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::decide::BrokerRef;
+use storage::journal::Key;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -109,8 +113,11 @@ async fn copy_anew(server: &Server, awaited: &mut Option<u64>) {
 
 /// Tells the controller what it does not know yet.
 async fn tell(server: &Server, who: BrokerRef) -> Result<(), Untold> {
-    let out_of_reach = server.logs.out_of_reach();
-    let told = losses::to_give_up(&server.image(), &out_of_reach, server.node_id);
+    let (image, out_of_reach) = (server.image(), server.logs.out_of_reach());
+    let is_open = |key: &Key| server.logs.is_open(key);
+    let made_again = losses::made_again(&image, &out_of_reach, server.node_id, is_open);
+    made_again.tell(&server.controller, who).await?;
+    let told = losses::to_give_up(&image, &out_of_reach, server.node_id);
     for losses in told.iter().filter(|losses| !losses.doubtful.is_empty()) {
         let kept = losses.tell(&server.controller, who).await?;
         warn!(

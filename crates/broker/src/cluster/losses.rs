@@ -50,8 +50,13 @@ fn counts_elsewhere(state: &PartitionImage, me: BrokerId) -> bool {
 /// Replicas of this broker that the image may count and of which its log directories know nothing: they would be made
 /// anew, empty. To be reported before that is done: after a crash in between they would pass for what they were.
 ///
-/// Where a directory cannot be opened they may be in that one, and are refused: they are only doubtful then.
+/// Where a directory is missing, or cannot be opened, they may be in that one, and are refused: they are out of reach then. The
+/// controller gets all of them before the broker serves, so that none of them is elected.
 pub fn unknown_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Losses {
+    if logs.is_incomplete() && image.has_returning_replicas() {
+        let doubtful = missing_replicas(image, logs, me);
+        return Losses { doubtful, missing: true, ..Losses::default() };
+    }
     let mut unknown = Vec::new();
     for topic in image.topics() {
         let counted = topic.partitions().filter(|(_, state)| counts_elsewhere(state, me));
@@ -90,6 +95,18 @@ pub fn found_epochs(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Losses {
         }
     }
     Losses { found, ..Losses::default() }
+}
+
+/// Replicas of this broker of which its log directories know nothing.
+fn missing_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Keys {
+    let mut missing = Keys::new();
+    for topic in image.topics() {
+        let own = topic.partitions().filter(|(_, state)| state.replicas.contains(&me));
+        let keys = own.map(|(partition, _)| Key { topic_id: topic.id, partition });
+        let unknown = keys.filter(|key| !logs.knows(key));
+        missing.extend(unknown.map(|key| (key.topic_id, key.partition)));
+    }
+    missing
 }
 
 /// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories
@@ -137,6 +154,12 @@ pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerI
         let state = topic.and_then(|topic| topic.partition(*partition));
         let Some(state) = state.filter(|state| state.replicas.contains(&me)) else { continue };
         let is_noted = !is_noted_anywhere || image.is_offline(me, *topic_id, *partition);
+        let is_missing = matches!(cause, UnreachableCause::Missing { .. });
+        if is_missing && image.has_returning_replicas() {
+            let is_news = !is_noted || roles::is_given_up(state, me);
+            missing.extend(is_news.then_some((*topic_id, *partition)));
+            continue;
+        }
         let is_failed = *cause == UnreachableCause::FailedDirectory;
         let may_be_copied = !is_failed || !is_noted_anywhere;
         if may_be_copied && roles::is_given_up(state, me) {
@@ -154,6 +177,29 @@ pub fn to_give_up(image: &ClusterImage, out_of_reach: &[OutOfReach], me: BrokerI
         Losses { doubtful: copied, ..Losses::default() },
         Losses { doubtful: missing, missing: true, ..Losses::default() },
     ]
+}
+
+/// Replicas that the image calls out of reach and that this broker has made again, in another directory: the controller
+/// learns that they may catch up. `is_open` says whether a partition is open in a directory that works.
+pub fn made_again(
+    image: &ClusterImage,
+    out_of_reach: &[OutOfReach],
+    me: BrokerId,
+    is_open: impl Fn(&Key) -> bool,
+) -> Losses {
+    let known = image.broker(me).filter(|_| image.has_returning_replicas());
+    let offline = known.into_iter().flat_map(|broker| broker.offline_replicas());
+    let is_back = |key: &Key| is_open(key) && out_of_reach.iter().all(|lost| lost.key != *key);
+    let mut gone = Vec::new();
+    for (topic_id, partition) in
+        offline.filter(|(id, at)| is_back(&Key { topic_id: *id, partition: *at }))
+    {
+        let topic = image.topic_by_id(topic_id);
+        let Some(state) = topic.and_then(|topic| topic.partition(partition)) else { continue };
+        let partition_epoch = Some(state.partition_epoch);
+        gone.push(EmptyReplica { topic_id, partition, partition_epoch });
+    }
+    Losses { gone, ..Losses::default() }
 }
 
 /// Replicas out of reach that are to be copied anew: their directories can be used, nothing counts on them any more, and another
@@ -183,7 +229,7 @@ mod tests {
 
     use metadata::MetadataRecord;
     use metadata::image::HIGHWATER_VERSION;
-    use metadata::record::{BrokerRecord, PartitionRecord, TopicReplicas};
+    use metadata::record::{BrokerRecord, COPIES_LEVEL, PartitionRecord, TopicReplicas};
     use model::{BrokerEpoch, Durability, LeaderEpoch, Timestamp, TopicPartition};
     use storage::disk::SimDisk;
 
@@ -248,6 +294,28 @@ mod tests {
         image
     }
 
+    fn note_offline(image: &mut ClusterImage, numbers: &[i32]) {
+        let partitions = numbers.iter().map(|number| PartitionIndex(*number)).collect();
+        let replicas = vec![TopicReplicas { topic_id: TOPIC, partitions }];
+        image.replay(&MetadataRecord::ReplicasOffline { broker: ME, replicas }).unwrap();
+    }
+
+    #[test]
+    fn a_replica_that_was_out_of_reach_and_is_open_again_is_reported_as_empty() {
+        let again = |image: &ClusterImage, lost: &[OutOfReach], open: &[i32]| {
+            let is_open = |key: &Key| open.contains(&key.partition.0);
+            made_again(image, lost, ME, is_open).gone
+        };
+        let mut image = image(COPIES_LEVEL);
+        assert_eq!(again(&image, &[], &[0, 1, 2, 3]), [], "none was out of reach");
+        note_offline(&mut image, &[0, 2]);
+        assert_eq!(again(&image, &[], &[]), []);
+        assert_eq!(again(&image, &[], &[1, 2]), empty(&[2], Some(0)));
+        let key = Key { topic_id: TOPIC, partition: PartitionIndex(2) };
+        let damaged = OutOfReach { key, cause: REFUSED };
+        assert_eq!(again(&image, &[damaged], &[0, 2]), empty(&[0], Some(0)));
+    }
+
     fn keys(numbers: &[i32]) -> Keys {
         numbers.iter().map(|number| (TOPIC, PartitionIndex(*number))).collect()
     }
@@ -300,9 +368,12 @@ mod tests {
         assert_eq!(told(&image, REFUSED), [keys(&[1, 3]), keys(&[0]), keys(&[])]);
         let missing = UnreachableCause::Missing { may_be_copied: false };
         assert_eq!(told(&image, missing), [keys(&[1, 3]), keys(&[]), keys(&[0])]);
-        let partitions = vec![PartitionIndex(0), PartitionIndex(2), PartitionIndex(3)];
-        let replicas = vec![TopicReplicas { topic_id: TOPIC, partitions }];
-        image.replay(&MetadataRecord::ReplicasOffline { broker: ME, replicas }).unwrap();
+        // From level 4 on a report of a missing replica is a note as well, and comes again for as long as it is counted.
+        let mut newest = self::image(COPIES_LEVEL);
+        assert_eq!(told(&newest, missing), [keys(&[]), keys(&[]), keys(&[0, 1, 2, 3])]);
+        note_offline(&mut newest, &[0, 1, 2, 3]);
+        assert_eq!(told(&newest, missing), [keys(&[]), keys(&[]), keys(&[0])]);
+        note_offline(&mut image, &[0, 2, 3]);
         assert_eq!(told(&image, FAILED), [keys(&[1]), keys(&[]), keys(&[])]);
     }
 
@@ -363,5 +434,7 @@ mod tests {
         let partly = logs(&disk, &["data", "more"], None);
         let doubtful = Losses { doubtful: keys(&[0]), missing: true, ..Losses::default() };
         assert_eq!(unknown_replicas(&image(2), &partly, ME), doubtful);
+        let all = Losses { doubtful: keys(&[0, 1, 2, 3]), missing: true, ..Losses::default() };
+        assert_eq!(unknown_replicas(&image(COPIES_LEVEL), &partly, ME), all);
     }
 }

@@ -436,6 +436,13 @@ impl Logs {
         known.map(|known| known.newest_epoch()).max().unwrap_or(LeaderEpoch::NONE)
     }
 
+    /// Whether a partition is open in a directory that is online.
+    pub fn is_open(&self, key: &Key) -> bool {
+        let homes = self.homes.lock();
+        let home = homes.get(key).filter(|home| home.partition.strong_count() > 0);
+        home.is_some_and(|home| !self.directories[home.directory].is_offline())
+    }
+
     /// The number of the directory of a partition that is open, for the flusher.
     pub fn directory_number(&self, partition: &Partition) -> Option<usize> {
         self.homes.lock().get(&key_of(partition)).map(|home| home.directory)

@@ -4,6 +4,10 @@
 //! An empty replica leaves ISR and ELR, whichever others are complete. The report names the partition epoch of the state that
 //! it is about: one that was long on its way would take out what has been copied since, and perhaps the last one.
 //!
+//! A replica that may be in a log directory without which its broker started is out of reach as well. It leaves the eligible
+//! replicas while another in-sync replica is known to be there. Its broker may make it again in another directory, and
+//! reports it as empty then: from that moment on it is in reach.
+//!
 //! What is out of reach for as long as the process lives is written down from `highwater.version` 2 on, and stands like the
 //! replica of a broker that is fenced: it is in no ISR, and not elected, cleanly or not; eligible it stays, where so few are in
 //! sync, for the next process may have its disk again.
@@ -68,23 +72,34 @@ impl Draft {
         Ok(partitions.iter().map(one).collect())
     }
 
-    /// Replicas that may be in a missing log directory leave ISR and ELR, each only while another in-sync replica is known
-    /// to be there: the directory may come back, and its replica may be the last one by then.
+    /// Replicas that may be in a missing log directory are out of reach: from now on they lead nothing and are in no ISR.
+    /// Each leaves the eligible replicas only while another in-sync replica is known to be there: the directory may come
+    /// back, and its replica may be the last one by then.
     pub(super) fn give_up_missing(&mut self, request: &GiveUpMissing) -> Answers {
         let GiveUpMissing { broker, partitions, heard } = request;
         self.check_report(broker, partitions.len())?;
+        // A record that takes this back has a level of its own.
+        if self.image().has_returning_replicas() && !is_planted(Mutant::MissingLeads) {
+            self.note_offline(broker.broker, partitions);
+        }
         let one = |named: &Named| {
             let answer = match self.is_another_heard(broker.broker, *named, heard) {
                 Ok(true) => self.give_up_one(broker.broker, *named),
-                Ok(false) => refuse(
-                    ErrorCode::EligibleLeadersNotAvailable,
-                    "No other in-sync replica was heard within two seconds: the missing one stays what it is.",
-                ),
+                Ok(false) => self.keep_missing(broker.broker, *named),
                 Err(refusal) => Err(refusal),
             };
             (named.0, named.1, answer)
         };
         Ok(partitions.iter().map(one).collect())
+    }
+
+    /// A replica in a missing log directory stays eligible: it may be the last one.
+    fn keep_missing(&mut self, broker: BrokerId, named: Named) -> Answer<()> {
+        if self.image().is_offline(broker, named.0, named.1) {
+            self.do_without(broker, named)?;
+        }
+        let message = "No other in-sync replica was heard within two seconds: the missing one stays what it is.";
+        refuse(ErrorCode::EligibleLeadersNotAvailable, message)
     }
 
     /// Whether another in-sync replica is unfenced, not out of reach, and its broker one of `heard`. Also true if the replica
@@ -146,7 +161,17 @@ impl Draft {
         }
         let new = self.withdrawn(&topic, named.1, &old, broker);
         self.change_if(named, new);
+        self.note_online(broker, named);
         Ok(())
+    }
+
+    /// Writes down that a replica is in reach again: its broker made it again, empty.
+    fn note_online(&mut self, broker: BrokerId, (topic_id, partition): Named) {
+        let is_noted = self.image().is_offline(broker, topic_id, partition);
+        if is_noted && self.image().has_returning_replicas() {
+            let replicas = vec![TopicReplicas { topic_id, partitions: vec![partition] }];
+            self.push(MetadataRecord::ReplicasOnline { broker, replicas });
+        }
     }
 
     /// Others lead, and are in sync, now that this replica is known to be out of reach.

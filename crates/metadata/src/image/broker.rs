@@ -86,6 +86,12 @@ impl BrokerImage {
         self.offline.get(&topic).is_some_and(|partitions| partitions.contains(&partition))
     }
 
+    /// Replicas that its process cannot serve, by topic id.
+    pub fn offline_replicas(&self) -> impl Iterator<Item = (TopicId, PartitionIndex)> {
+        let topics = self.offline.iter();
+        topics.flat_map(|(id, partitions)| partitions.iter().map(|at| (*id, *at)))
+    }
+
     /// Where it is reached on a listener.
     pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.listener == listener)

@@ -83,6 +83,11 @@ impl ClusterImage {
         self.highwater_version() >= 2
     }
 
+    /// Whether replicas that were out of reach are recorded when their brokers have made them again: from level 4 on.
+    pub fn has_returning_replicas(&self) -> bool {
+        self.highwater_version() >= COPIES_LEVEL
+    }
+
     /// Whether the cluster protects itself against log directories that were put back from copies: from level 4 on.
     pub fn detects_copies(&self) -> bool {
         self.highwater_version() >= COPIES_LEVEL

@@ -54,6 +54,7 @@ impl ClusterImage {
             BrokerUnfenced { broker } => self.replay_fencing(*broker, false),
             ControlledShutdownBegun { broker } => self.replay_shutdown(*broker),
             ReplicasOffline { broker, replicas } => self.replay_offline(*broker, replicas),
+            ReplicasOnline { broker, replicas } => self.replay_online(*broker, replicas),
             DirectoryMarksRaised { marks } => self.replay_marks(marks),
             BrokerUnregistered { broker } => {
                 self.marks.retain(|(of, _), _| of != broker);
@@ -137,6 +138,19 @@ impl ClusterImage {
             replicas.iter().filter(|of| !of.partitions.is_empty())
         {
             offline.entry(*topic_id).or_default().extend(partitions);
+        }
+        Ok(())
+    }
+
+    fn replay_online(&mut self, broker: BrokerId, replicas: &[TopicReplicas]) -> Replayed {
+        let broker = self.brokers.get_mut(&broker).ok_or("the broker is not registered")?;
+        let offline = &mut Arc::make_mut(broker).offline;
+        for TopicReplicas { topic_id, partitions } in replicas {
+            let Some(of_topic) = offline.get_mut(topic_id) else { continue };
+            of_topic.retain(|partition| !partitions.contains(partition));
+            if of_topic.is_empty() {
+                offline.remove(topic_id);
+            }
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ fn transcripts_find_each_rule_left_out() {
     finds_each("relief_of_a_sick_broker.txt", &metadata::mutants::Mutant::OF_RELIEF);
     finds_each("missing_log_directory.txt", &metadata::mutants::Mutant::OF_MISSING);
     finds_each("leader_epochs_found_in_logs.txt", &metadata::mutants::Mutant::OF_FOUND_EPOCHS);
+    let leads = [metadata::mutants::Mutant::MissingLeads];
+    finds_each("missing_log_directory_after_clean_stops.txt", &leads);
 }
 
 #[test]
