@@ -67,7 +67,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds. The transcript of relief finds the others.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::UncleanIsClean,
         Mutant::UncleanLeadsOn,
         Mutant::AnotherDiskCounts,
@@ -89,6 +89,7 @@ impl Mutant {
         Mutant::DropsMemberEpochs,
         Mutant::DropsHolders,
         Mutant::SmallerMinIsrKeepsEligible,
+        Mutant::MissingLeads,
     ];
 
     /// Rules of relief ([`crate::decide::RelieveReplicas`]).

@@ -25,6 +25,8 @@ pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub(crate) const OFFSETS: PartitionId = PARTITIONS;
 
 pub(crate) const LOG_DIR: &str = "data";
+/// The other log directory of a machine that has two.
+pub(crate) const SECOND_LOG_DIR: &str = "more";
 
 /// Segments so small that all that happens to segments happens often.
 fn settings(partition: PartitionId) -> Arc<Settings> {
@@ -106,7 +108,9 @@ pub(crate) struct OpenedReplicas {
 
 /// Takes a partition's folder away, on the disk of a machine whose broker does not run.
 pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
-    remove_replica(disk, &name_of(partition));
+    for dir in [LOG_DIR, SECOND_LOG_DIR] {
+        remove_replica(disk, Path::new(dir), &name_of(partition));
+    }
 }
 
 /// Whether all batches of a replica are there: the product's journal knows the sizes of segments, and its start compares.
@@ -114,11 +118,11 @@ fn is_whole(partition: &Partition, begins: Offset) -> bool {
     partition.with_log(Log::log_start_offset) == begins && read_all(partition, begins).is_ok()
 }
 
-fn remove_replica(disk: &dyn Disk, name: &TopicPartition) {
-    let dir = Path::new(LOG_DIR).join(name.to_string());
+fn remove_replica(disk: &dyn Disk, log_dir: &Path, name: &TopicPartition) {
+    let dir = log_dir.join(name.to_string());
     if disk.exists(&dir) {
         disk.remove_dir_all(&dir).expect("a healthy disk removes a folder");
-        disk.sync_dir(Path::new(LOG_DIR)).expect("a healthy disk syncs");
+        disk.sync_dir(log_dir).expect("a healthy disk syncs");
     }
 }
 
@@ -127,31 +131,35 @@ const PROCESSES: &str = "processes";
 
 /// Notes that a process has the directory, durably; returns which ones had it before, from the last one on that is known to
 /// have been registered: none if that is not known.
-pub(crate) fn begin_process(disk: &SimDisk, process: Uuid) -> Vec<Uuid> {
-    let mut noted = noted_processes(disk);
+pub(crate) fn begin_process(disk: &SimDisk, log_dir: &str, process: Uuid) -> Vec<Uuid> {
+    let mut noted = processes_in(disk, log_dir);
     if noted.is_empty() {
         noted.push(Uuid::ZERO);
     }
     let before = noted.clone();
     noted.push(process);
-    note_processes(disk, &noted);
+    note_processes(disk, log_dir, &noted);
     if before[0] == Uuid::ZERO { Vec::new() } else { before }
 }
 
 /// The processes that a disk notes.
 pub(crate) fn noted_processes(disk: &SimDisk) -> Vec<Uuid> {
-    let bytes = disk.read(&Path::new(LOG_DIR).join(PROCESSES)).unwrap_or_default();
+    processes_in(disk, LOG_DIR)
+}
+
+fn processes_in(disk: &SimDisk, log_dir: &str) -> Vec<Uuid> {
+    let bytes = disk.read(&Path::new(log_dir).join(PROCESSES)).unwrap_or_default();
     bytes.chunks_exact(16).map(|id| Uuid(id.try_into().expect("16 bytes"))).collect()
 }
 
 /// Notes that a process was registered.
-pub(crate) fn join_process(disk: &SimDisk, process: Uuid) {
-    note_processes(disk, &[process]);
+pub(crate) fn join_process(disk: &SimDisk, log_dir: &str, process: Uuid) {
+    note_processes(disk, log_dir, &[process]);
 }
 
-fn note_processes(disk: &SimDisk, processes: &[Uuid]) {
+fn note_processes(disk: &SimDisk, log_dir: &str, processes: &[Uuid]) {
     let bytes: Vec<u8> = processes.iter().flat_map(|process| process.0).collect();
-    let path = Path::new(LOG_DIR).join(PROCESSES);
+    let path = Path::new(log_dir).join(PROCESSES);
     disk.write_atomically(&path, &bytes).expect("a healthy disk takes a small file");
 }
 
@@ -172,20 +180,25 @@ pub(crate) fn store_mark(disk: &SimDisk, mark: u64) -> std::io::Result<()> {
 /// Where a broker among several stores the bounds of its replicas; the real one has its journal for that.
 const BOUNDS: &str = "bounds";
 
-fn read_bounds(disk: &dyn Disk) -> BTreeMap<PartitionId, Offset> {
-    let bytes = disk.read(&Path::new(LOG_DIR).join(BOUNDS)).unwrap_or_default();
+fn read_bounds(dir: &LogDir) -> BTreeMap<PartitionId, Offset> {
+    let bytes = dir.disk().read(&dir.path().join(BOUNDS)).unwrap_or_default();
     let number = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
     let bound = |entry: &[u8]| (number(&entry[..8]) as PartitionId, Offset(number(&entry[8..])));
     bytes.chunks_exact(16).map(bound).collect()
 }
 
-/// The broker's one log directory.
+/// A log directory of the broker.
 #[derive(Debug)]
 pub(crate) struct LogDirectory(LogDir);
 
 impl LogDirectory {
     pub(crate) fn new(disk: &SimDisk) -> Result<LogDirectory, StorageError> {
-        LogDir::new(Arc::new(disk.clone()), PathBuf::from(LOG_DIR)).map(LogDirectory)
+        LogDirectory::at(disk, LOG_DIR)
+    }
+
+    /// The log directory with this path.
+    pub(crate) fn at(disk: &SimDisk, path: &str) -> Result<LogDirectory, StorageError> {
+        LogDir::new(Arc::new(disk.clone()), PathBuf::from(path)).map(LogDirectory)
     }
 
     /// Opens all partitions as a new process does, and leads them.
@@ -230,7 +243,7 @@ impl LogDirectory {
         let mut loading = self.0.begin_loading()?;
         let (mut partitions, mut recalled) = (BTreeMap::new(), BTreeMap::new());
         let mut made_anew = Vec::new();
-        let bounds = read_bounds(&**self.0.disk());
+        let bounds = read_bounds(&self.0);
         for id in wanted {
             let of = Replica::of(me, id);
             let name = &of.checkpoint;
@@ -245,7 +258,7 @@ impl LogDirectory {
                 Some(Err(refusal)) if !lied => return Err(refusal),
                 missing_or_damaged => {
                     if missing_or_damaged.is_some() {
-                        remove_replica(&**self.0.disk(), &of.folder);
+                        remove_replica(&**self.0.disk(), self.0.path(), &of.folder);
                     }
                     made_anew.push(id);
                     // What was noted is of a replica that is gone.
@@ -266,7 +279,7 @@ impl LogDirectory {
         }
         if !made_anew.is_empty() {
             // Nor does the next process take the new log for the old one, damaged.
-            self.store_offsets_of_replicas(&partitions)?;
+            self.store_offsets_of_replicas(partitions.iter())?;
         }
         let (clean, stopped_in) = (loading.clean, loading.broker_epoch);
         Ok(OpenedReplicas { partitions, bounds: recalled, clean, stopped_in, made_anew })
@@ -314,11 +327,11 @@ impl LogDirectory {
     }
 
     /// The same of a broker among several.
-    pub(crate) fn store_offsets_of_replicas(
+    pub(crate) fn store_offsets_of_replicas<'a>(
         &self,
-        partitions: &BTreeMap<PartitionId, Arc<Partition>>,
+        partitions: impl Iterator<Item = (&'a PartitionId, &'a Arc<Partition>)>,
     ) -> Result<(), StorageError> {
-        let named = partitions.iter().map(|(at, it)| (checkpoint_name_of(*at), &**it));
+        let named = partitions.map(|(at, it)| (checkpoint_name_of(*at), &**it));
         self.store_offsets(&named.collect::<Vec<_>>())
     }
 
@@ -334,16 +347,16 @@ impl LogDirectory {
     }
 
     /// Stores the bounds of all replicas, durably, as the journal does every second.
-    pub(crate) fn store_bounds(
+    pub(crate) fn store_bounds<'a>(
         &self,
-        partitions: &BTreeMap<PartitionId, Arc<Partition>>,
+        partitions: impl Iterator<Item = (&'a PartitionId, &'a Arc<Partition>)>,
     ) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for (at, partition) in partitions {
             bytes.extend_from_slice(&(*at as u64).to_be_bytes());
             bytes.extend_from_slice(&partition.high_watermark().0.to_be_bytes());
         }
-        self.0.disk().write_atomically(&Path::new(LOG_DIR).join(BOUNDS), &bytes)
+        self.0.disk().write_atomically(&self.0.path().join(BOUNDS), &bytes)
     }
 
     /// The last thing of a clean stop of the process that was registered so, when all logs are closed.

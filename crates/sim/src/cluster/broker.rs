@@ -19,6 +19,7 @@ use partition::{
 use storage::StorageError;
 
 use super::controller::min_insync_of;
+use super::directories::{LogDirectories, SecondDirectory};
 use super::fetches::{self, FETCH_BYTES_MAX, Found};
 use super::folders::{MachineDisk, ReplicaFolders};
 use super::plan::ClusterPlan;
@@ -29,7 +30,7 @@ use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::message::{Fetched, PartitionId, Refused, Response};
 use crate::network::Address;
-use crate::start::{LogDirectory, OpenedReplicas, cluster_settings};
+use crate::start::{OpenedReplicas, cluster_settings};
 use crate::syncs::Syncs;
 
 /// A produce request that waits for its commit.
@@ -79,7 +80,11 @@ pub(crate) struct ClusterBroker {
     pub(crate) made_anew: Vec<PartitionId>,
     /// Replicas on a disk of their own that failed: out of reach until the next start, which finds that all is there.
     pub(crate) out_of_reach: BTreeSet<PartitionId>,
-    pub(super) log_dir: LogDirectory,
+    pub(super) log_dirs: LogDirectories,
+    /// The last registration, in the name of which the process has reported replicas in a directory that was missing.
+    pub(super) away_reported: Option<BrokerEpoch>,
+    /// The controller has answered the first report of replicas in a missing directory.
+    pub(super) missing_reported: bool,
     pub(super) folders: ReplicaFolders,
     durability: Durability,
     pub(super) partitions: BTreeMap<PartitionId, Arc<Partition>>,
@@ -118,6 +123,7 @@ impl ClusterBroker {
     /// are made.
     pub(super) fn open(
         disk: &MachineDisk,
+        second: SecondDirectory,
         id: BrokerId,
         at_first: Range<PartitionId>,
         plan: &ClusterPlan,
@@ -125,12 +131,13 @@ impl ClusterBroker {
         now: Timestamp,
         lied: bool,
     ) -> Result<ClusterBroker, StorageError> {
-        let (log_dir, folders) = (LogDirectory::new(disk)?, ReplicaFolders::open(disk)?);
+        let folders = ReplicaFolders::open(disk)?;
+        let mut log_dirs = LogDirectories::open(disk, second)?;
         let sync_queue = Syncs::new();
         let settings =
             cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
         let wanted = folders.live().into_iter().chain(at_first).collect::<BTreeSet<_>>();
-        let opened = log_dir.open_replicas(id, wanted, lied, &settings, &sync_queue, now)?;
+        let opened = log_dirs.open_replicas(id, &wanted, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, bounds, clean, stopped_in, made_anew } = opened;
         folders.enter(partitions.keys().copied());
         Ok(ClusterBroker {
@@ -141,7 +148,9 @@ impl ClusterBroker {
             had_by: Vec::new(),
             made_anew,
             out_of_reach: BTreeSet::new(),
-            log_dir,
+            log_dirs,
+            away_reported: None,
+            missing_reported: false,
             folders,
             durability: plan.durability,
             partitions,
@@ -200,12 +209,12 @@ impl ClusterBroker {
         for partition in self.partitions.values() {
             partition.close()?;
         }
-        self.log_dir.store_bounds(&self.partitions).expect("a healthy disk takes a small file");
-        self.log_dir.store_offsets_of_replicas(&self.partitions)?;
+        self.log_dirs.store_bounds(&self.partitions).expect("a healthy disk takes a small file");
+        self.log_dirs.store_offsets_of_replicas(&self.partitions)?;
         let registered = Some(self.epoch).filter(|epoch| epoch.0 >= 0);
         // A process that was never registered has changed nothing.
         match registered.or(self.stopped_in) {
-            Some(epoch) => Ok(self.log_dir.mark_clean(epoch)?),
+            Some(epoch) => Ok(self.log_dirs.mark_clean(epoch)?),
             None => Ok(()),
         }
     }
@@ -236,14 +245,15 @@ impl ClusterBroker {
     }
 
     /// Whether it acts upon the image: it knows its own registration.
-    fn is_known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         self.image.broker(self.id).is_some_and(|known| known.epoch == self.epoch)
     }
 
-    /// Whether it may serve: it goes by all metadata up to its registration, and no replica that had to be made anew
-    /// counts any more.
+    /// Whether it may serve: it goes by all metadata up to its registration, no replica that had to be made anew
+    /// counts any more, and the controller knows of replicas in a missing directory.
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_known() && self.made_anew.is_empty()
+        let is_reported = self.missing_reported || !self.log_dirs.is_incomplete();
+        self.is_known() && self.made_anew.is_empty() && is_reported
     }
 
     /// Replicas that had to be made anew, and count, with the states in which they do.
@@ -421,7 +431,7 @@ impl ClusterBroker {
             let made = partition.start_over(epoch, start);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
             // In the product's journal before; here no crash comes in between.
-            let stored = self.log_dir.store_offsets_of_replicas(&self.partitions);
+            let stored = self.log_dirs.store_offsets_of_replicas(&self.partitions);
             self.is_failed |= stored.is_err_and(|error| error.is_fatal());
         }
         for (_, partition, start) in deletions {

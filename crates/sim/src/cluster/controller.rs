@@ -9,8 +9,8 @@ use std::sync::Arc;
 use metadata::decide::{
     AlterPartition, AlterPartition2, BrokerMarks, BrokerRef, ConfigChange, ConfigOperation,
     CreateCluster, CreateTopics, ElectByEnds, ElectLeaders, ElectLeaders2, ElectionKind,
-    EmptyReplicas2, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr, NewTopic,
-    RaiseMarks, RegisterBroker2, RelieveReplicas, TopicRef, UncleanElection,
+    EmptyReplicas2, GiveUpMissing, GiveUpReplicas, IncrementalAlterConfigs, KnownDirectory, NewIsr,
+    NewTopic, RaiseMarks, RegisterBroker2, RelieveReplicas, TopicRef, UncleanElection,
 };
 use metadata::image::{BrokerImage, HIGHWATER_VERSION};
 use metadata::{
@@ -21,6 +21,7 @@ use model::{BrokerEpoch, BrokerId, ErrorCode, Moment, PartitionIndex, Timestamp,
 use node::probe_book::ProbeBook;
 use partition::{IsrAnswer, IsrDecision};
 
+use super::directories::heard_within;
 use super::operator::OperatorEnds;
 use super::topics::index_of;
 use super::{forwarded, sick};
@@ -53,6 +54,7 @@ pub(crate) enum Ask {
     BeginShutdown(BrokerRef),
     ReportEmpty(EmptyReplicas2),
     GiveUp(GiveUpReplicas),
+    GiveUpMissing(GiveUpMissing),
     /// Of one partition.
     AlterIsr(AlterPartition),
     Configure(IncrementalAlterConfigs),
@@ -71,6 +73,10 @@ pub(crate) enum Told {
     /// A process that holds its predecessor's disk was taken for a second one.
     TakenForAnother,
     Altered(NewIsr, IsrAnswer),
+    /// A report of replicas in a directory that was missing when this registration began is decided.
+    AwayReported(BrokerRef),
+    /// A report of replicas that may be in a missing directory is decided.
+    MissingReported(BrokerRef),
     /// Other brokers took over replicas.
     Relieved,
     /// A heartbeat arrived.
@@ -163,8 +169,18 @@ impl Controller {
                 (self.decide(now, &request).0, Told::Nothing)
             }
             Ask::GiveUp(report) => {
-                let entry = self.decide(now, &Request::GiveUpReplicas(report.clone())).0;
-                (Entry { given_up_by: Some(report.broker), ..entry }, Told::Nothing)
+                let told = match report.offline {
+                    true => Told::Nothing,
+                    false => Told::AwayReported(report.broker),
+                };
+                let request = Request::GiveUpReplicas(report.clone());
+                self.give_up(now, report.broker, &request, told)
+            }
+            Ask::GiveUpMissing(report) => {
+                let heard = heard_within(&self.heard, &self.image, now);
+                let report = GiveUpMissing { heard, ..report.clone() };
+                let (by, told) = (report.broker, Told::MissingReported(report.broker));
+                self.give_up(now, by, &Request::GiveUpMissing(report), told)
             }
             Ask::Configure(request) => {
                 self.wants_sweep = true;
@@ -195,6 +211,20 @@ impl Controller {
                 (entry, Told::Altered(wish.clone(), isr_answer(answer)))
             }
         }
+    }
+
+    /// `told`: the answer, unless the report is refused whole.
+    fn give_up(
+        &mut self,
+        now: Timestamp,
+        by: BrokerRef,
+        request: &Request,
+        told: Told,
+    ) -> (Entry, Told) {
+        let (entry, response) = self.decide(now, request);
+        let is_taken = matches!(response, Response::EmptyReplicas(Ok(_)));
+        let told = if is_taken { told } else { Told::Nothing };
+        (Entry { given_up_by: Some(by), ..entry }, told)
     }
 
     fn completed(&self, now: Timestamp, alter: &AlterPartition) -> Request {

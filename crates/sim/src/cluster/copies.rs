@@ -102,6 +102,11 @@ impl Copies {
         Copies { random, every_ms, marks_raised_one_in, marks_random, pending_since }
     }
 
+    /// Whether directories are copied in this run.
+    pub(super) fn is_any(&self) -> bool {
+        self.every_ms > 0
+    }
+
     /// No directory is copied.
     pub(super) fn none() -> Copies {
         let (random, marks_random) = (Rng::with_seed(0), Rng::with_seed(0));

@@ -172,7 +172,7 @@ impl ClusterBroker {
     pub(crate) fn commit_starts(&mut self) {
         let starts = |partition: &Arc<Partition>| partition.with_log(|log| log.log_start_offset());
         let starts: Vec<Offset> = self.partitions.values().map(starts).collect();
-        match self.log_dir.store_offsets_of_replicas(&self.partitions) {
+        match self.log_dirs.store_offsets_of_replicas(&self.partitions) {
             Ok(()) => self
                 .partitions
                 .values()
@@ -194,7 +194,7 @@ impl ClusterBroker {
                 let Some(start) = start else { return Ok(()) };
                 starts.push((*at, start));
                 partition.maintain(|log, _| log.delete_records_before(start))?;
-                self.log_dir.store_offsets_of_replicas(&self.partitions)?;
+                self.log_dirs.store_offsets_of_replicas(&self.partitions)?;
                 partition.log_start_synced(start);
                 partition.retain_from(start).map(drop)
             });

@@ -149,7 +149,7 @@ impl Cluster {
                 known.is_some_and(|known| known.epoch == broker.epoch && !known.fenced)
             };
             // Under `page-cache` one that is down may have lost something, as far as the controller knows.
-            let is_whole = !member.has_lost && !member.copied.is_stale;
+            let is_whole = !member.has_lost && !member.lacks_second && !member.copied.is_stale;
             is_whole && (!in_memory || member.broker.as_ref().is_some_and(serves))
         };
         let has_other = |image: &metadata::ClusterImage, at: usize| {
@@ -209,7 +209,8 @@ impl Cluster {
             }
             (0 | 2, _) => {
                 self.stop(broker, Stop::Kill);
-                self.members[broker].replace_disk();
+                let has_second = self.missing_directories.is_any();
+                self.members[broker].replace_disk(has_second);
             }
             (1, _) => {
                 let how = if self.random.bool() && !in_memory { Stop::Kill } else { Stop::Clean };

@@ -17,9 +17,10 @@ use storage::disk::{Disk, SimDisk};
 use storage::journal::{Entry, Fact, Journal, Key, Opened, State};
 use storage::log_dir::{LogDir, deleted_name, stray_name};
 
+use super::directories::format_second;
 use super::topics::{key_of, name_of, partition_of};
 use crate::message::PartitionId;
-use crate::start::{LOG_DIR, format};
+use crate::start::{LOG_DIR, SECOND_LOG_DIR, format};
 
 /// Where the journal is on its device.
 const JOURNAL_DIR: &str = "journal";
@@ -35,10 +36,13 @@ pub(super) struct MachineDisk {
 }
 
 impl MachineDisk {
-    /// Empty devices with a log directory and a journal.
-    pub(super) fn new() -> MachineDisk {
+    /// Empty devices with a log directory, perhaps a second one, and a journal.
+    pub(super) fn new(has_second: bool) -> MachineDisk {
         let (data, journal) = (SimDisk::new(), SimDisk::new());
         format(&data);
+        if has_second {
+            format_second(&data);
+        }
         let dir = Path::new(JOURNAL_DIR);
         journal.create_dir_all(dir).expect("an empty disk takes a directory");
         journal.sync_dir(Path::new("")).expect("an empty disk syncs its root");
@@ -202,7 +206,11 @@ impl ReplicaFolders {
     }
 
     fn sync_names(&self) {
-        self.data.sync_dir(Path::new(LOG_DIR)).expect("a healthy disk syncs");
+        for dir in [LOG_DIR, SECOND_LOG_DIR].map(Path::new) {
+            if self.data.exists(dir) {
+                self.data.sync_dir(dir).expect("a healthy disk syncs");
+            }
+        }
     }
 
     /// A disk without room gets some: the product waits for room, and tries again.

@@ -36,6 +36,11 @@ impl Lies {
         let costs = plan.losses_per_mille > 0 && plan.durability == Durability::Fsync && !recreates;
         Lies { random, every_ms: if costs { every_ms } else { 0 } }
     }
+
+    /// Whether disks lie in this run.
+    pub(super) fn is_any(&self) -> bool {
+        self.every_ms > 0
+    }
 }
 
 impl Cluster {

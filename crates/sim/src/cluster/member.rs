@@ -17,6 +17,7 @@ use super::broker::ClusterBroker;
 use super::clocks::Clocks;
 use super::control::Active;
 use super::controller::{Ask, Told};
+use super::directories::second_directory_of;
 use super::folders::MachineDisk;
 use super::quorum;
 use super::sick::SickEvent;
@@ -28,7 +29,7 @@ use crate::invariant::Invariant;
 use crate::machine::Stop;
 use crate::message::PartitionId;
 use crate::plan::PARTITIONS;
-use crate::start;
+use crate::start::{self, LOG_DIR};
 
 /// How long a broker that is about to stop waits for others to lead in its place.
 const SHUTDOWN_MS: i64 = 400;
@@ -43,7 +44,9 @@ pub(super) struct Member {
     pub(super) copy: Option<MachineDisk>,
     pub(super) copied: CopiedDirectory,
     /// No process was ever started on this disk.
-    is_new: bool,
+    pub(super) is_new: bool,
+    /// The last process started without the second log directory, and the controller does not know yet that it is back.
+    pub(super) lacks_second: bool,
     pub(super) broker: Option<ClusterBroker>,
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
@@ -79,14 +82,15 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A machine with an empty log directory.
-    pub(super) fn new(node: quorum::Node) -> Member {
+    /// A machine with an empty log directory, or with two.
+    pub(super) fn new(node: quorum::Node, has_second: bool) -> Member {
         Member {
-            disk: MachineDisk::new(),
+            disk: MachineDisk::new(has_second),
             disks: 0,
             copy: None,
             copied: CopiedDirectory::default(),
             is_new: true,
+            lacks_second: false,
             broker: None,
             incarnation: 0,
             has_lost: false,
@@ -109,8 +113,8 @@ impl Member {
     }
 
     /// Another disk in the place of the one that it had.
-    pub(super) fn replace_disk(&mut self) {
-        self.disk = MachineDisk::new();
+    pub(super) fn replace_disk(&mut self, has_second: bool) {
+        self.disk = MachineDisk::new(has_second);
         self.copied.is_from_copy = false;
         self.disks += 1;
         self.copy = None;
@@ -123,7 +127,7 @@ impl Member {
 pub(super) fn registration(
     id: BrokerId,
     incarnation: u64,
-    disks: u64,
+    log_dirs: Vec<Uuid>,
     clean: bool,
     fenced: bool,
     directories: KnownDirectories,
@@ -134,7 +138,7 @@ pub(super) fn registration(
         cluster_id: CLUSTER_ID.to_owned(),
         endpoints: Vec::new(),
         rack: None,
-        log_dirs: vec![directory_of(id, disks)],
+        log_dirs,
         clean,
         fenced,
         earlier_incarnation_alive: false,
@@ -164,9 +168,12 @@ impl Cluster {
     pub(super) fn prepare(&mut self, broker: usize) -> Result<(), Broken> {
         self.open(broker)?;
         // As which it was registered when the cluster was founded.
-        let process = self.members[broker].broker.as_mut().expect("it was just opened");
+        let member = &mut self.members[broker];
+        let process = member.broker.as_mut().expect("it was just opened");
         process.epoch = BrokerEpoch(broker as i64);
-        start::join_process(&self.members[broker].disk, incarnation_of(id_of(broker), 0));
+        let first = incarnation_of(id_of(broker), 0);
+        process.log_dirs.join_process(&member.disk, first);
+        start::join_process(&member.disk, LOG_DIR, first);
         self.end(broker, Stop::Clean);
         Ok(())
     }
@@ -174,6 +181,7 @@ impl Cluster {
     fn open(&mut self, broker: usize) -> Result<(), Broken> {
         self.begin_clocks(broker);
         let clock = self.wall_of(broker);
+        let second = self.choose_second_directory(broker);
         let member = &mut self.members[broker];
         let lied = std::mem::take(&mut member.lied);
         let retention_bytes = self.deletions.retention_bytes;
@@ -183,7 +191,8 @@ impl Cluster {
             (false, _) => 0..0,
         };
         let (disk, id, plan) = (&member.disk, id_of(broker), &self.plan);
-        let opened = ClusterBroker::open(disk, id, at_first, plan, retention_bytes, clock, lied);
+        let opened =
+            ClusterBroker::open(disk, second, id, at_first, plan, retention_bytes, clock, lied);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.
@@ -192,7 +201,8 @@ impl Cluster {
         }
         member.incarnation += 1;
         let process = incarnation_of(id_of(broker), member.incarnation);
-        opened.had_by = start::begin_process(&member.disk, process);
+        opened.had_by = start::begin_process(&member.disk, LOG_DIR, process);
+        opened.log_dirs.begin_process(&member.disk, process);
         member.copied.open(&member.disk);
         member.broker = Some(opened);
         member.stopping_since = None;
@@ -223,6 +233,7 @@ impl Cluster {
             self.now,
             format_args!("{process:?} starts, clean: {clean}, made anew: {made_anew:?}, {ends:?}"),
         );
+        self.note_second_directory(process)?;
         let after = self.random.i64(0..8);
         self.schedule(after, Event::Tick(process));
         self.schedule(after, Event::QuorumTick(process));
@@ -240,19 +251,27 @@ impl Cluster {
         let last = known.map(|known| known.epoch);
         let detects = self.plan.version >= metadata::record::COPIES_LEVEL;
         let directory = directory_of(id_of(process.broker), disks);
+        let second_directory = second_directory_of(id_of(process.broker), disks);
+        let away = self.report_away(process.broker);
         let mark = self.members[process.broker].copied.mark.reported();
         let Some(broker) = self.running(process) else { return };
         broker.tick(now, clock);
         let (id, epoch) = (broker.id, broker.epoch);
         let who = BrokerRef { broker: id, epoch };
         let mut asks = Vec::new();
-        if epoch.0 < 0 {
+        if epoch.0 < 0 && away.is_some() {
+            asks.extend(away);
+        } else if epoch.0 < 0 {
             let (stopped, had_by) = (broker.stopped_in, broker.had_by.clone());
-            let directories = vec![KnownDirectory { stopped, had_by }];
-            let directories = KnownDirectories { directories, instead_of: last };
+            let second = broker.log_dirs.known_second();
+            let mut log_dirs = vec![directory];
+            log_dirs.extend(second.as_ref().map(|_| second_directory));
+            let marks = detects.then(|| [mark, 0][..log_dirs.len()].to_vec());
+            let directories = [KnownDirectory { stopped, had_by }].into_iter().chain(second);
+            let directories =
+                KnownDirectories { directories: directories.collect(), instead_of: last };
             let clean = broker.was_clean;
-            let of = registration(id, process.incarnation, disks, clean, fences, directories);
-            let marks = detects.then(|| vec![mark]);
+            let of = registration(id, process.incarnation, log_dirs, clean, fences, directories);
             asks.push(Ask::Register(of, marks));
         } else {
             let is_ready = broker.is_ready();
@@ -272,6 +291,7 @@ impl Cluster {
             if stopping_since.is_some() {
                 asks.push(Ask::BeginShutdown(who));
             }
+            asks.extend(self.report_missing(process.broker, who));
         }
         for ask in asks {
             self.ask_controller(process, ask);
@@ -300,7 +320,18 @@ impl Cluster {
                 let joined = incarnation_of(broker.id, process.incarnation);
                 // The product's journal has room of its own; here the disk gets some.
                 self.make_room(process.broker);
-                start::join_process(&self.members[process.broker].disk, joined);
+                let member = &self.members[process.broker];
+                start::join_process(&member.disk, LOG_DIR, joined);
+                let broker = member.broker.as_ref().expect("it was just registered");
+                broker.log_dirs.join_process(&member.disk, joined);
+            }
+            Told::AwayReported(of) => {
+                broker.away_reported = Some(of.epoch);
+                return;
+            }
+            Told::MissingReported(of) => {
+                broker.missing_reported |= of.epoch == broker.epoch;
+                return;
             }
             Told::TakenForAnother => {
                 let what = format!("{process:?} has the lock of its predecessor, and must wait");

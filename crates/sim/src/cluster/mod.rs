@@ -15,6 +15,7 @@ mod control;
 mod controller;
 mod copies;
 mod deletions;
+mod directories;
 mod elections;
 mod faults;
 mod fetches;
@@ -65,10 +66,11 @@ use clocks::ClockFaults;
 use controller::{Ask, Controller, Told};
 use copies::{CopiedDirectory, Copies};
 use deletions::Deletions;
+use directories::{MissingDirectories, second_directory_of};
 use fills::Fills;
 use forwarded::Forwarded;
 use lies::Lies;
-use member::Member;
+use member::{Member, directory_of};
 use network::{Body, Cuts};
 use operator::Operator;
 use outages::{OutageStep, Outages};
@@ -213,6 +215,7 @@ pub struct Cluster {
     fills: Fills,
     deletions: Deletions,
     copies: Copies,
+    missing_directories: MissingDirectories,
     outages: Outages,
     recreations: Recreations,
     operator: Operator,
@@ -260,6 +263,7 @@ impl Cluster {
         cluster.fills = Fills::none();
         cluster.deletions = Deletions::none();
         cluster.copies = Copies::none();
+        cluster.missing_directories = MissingDirectories::none();
         cluster.recreations = Recreations::none();
         cluster
     }
@@ -290,6 +294,9 @@ impl Cluster {
         for (id, _) in producers.iter().enumerate().filter(|(_, p)| p.is_idempotent()) {
             history.idempotent(id);
         }
+        let lies = Lies::new(seed, &plan, recreations.is_any());
+        let copies = Copies::new(seed, &plan, &deletions);
+        let others = lies.is_any() || copies.is_any() || outages.is_any() || recreations.is_any();
         let mut cluster = Cluster {
             now,
             queue: BTreeMap::new(),
@@ -308,9 +315,10 @@ impl Cluster {
             history,
             random,
             clock_faults: ClockFaults::new(seed),
-            lies: Lies::new(seed, &plan, recreations.is_any()),
+            lies,
             fills: Fills::new(seed),
-            copies: Copies::new(seed, &plan, &deletions),
+            copies,
+            missing_directories: MissingDirectories::new(seed, &plan, others),
             outages,
             deletions,
             recreations,
@@ -328,7 +336,12 @@ impl Cluster {
         for broker in 0..self.plan.brokers {
             // The first registrations make the placement of the topic possible.
             let directories = KnownDirectories::default();
-            let request = member::registration(id_of(broker), 0, 0, true, false, directories);
+            let id = id_of(broker);
+            let mut log_dirs = vec![directory_of(id, 0)];
+            if self.missing_directories.is_any() {
+                log_dirs.push(second_directory_of(id, 0));
+            }
+            let request = member::registration(id, 0, log_dirs, true, false, directories);
             founding.push(controller.ask(self.now, &Ask::Register(request, None)).0);
             self.schedule(1, Event::Start(broker));
         }
@@ -344,7 +357,7 @@ impl Cluster {
             .collect();
         for broker in 0..self.plan.brokers {
             let node = quorum::Node::new(broker, VOTERS, self.plan.brokers, &founding);
-            self.members.push(Member::new(node));
+            self.members.push(Member::new(node, self.missing_directories.is_any()));
             self.prepare(broker)?;
             self.learn_committed(broker)?;
         }

@@ -44,7 +44,7 @@ impl ClusterBroker {
             }
         }
         self.remove_unassigned(image, now, clock);
-        wanted.retain(|at| !self.partitions.contains_key(at));
+        wanted.retain(|at| !self.partitions.contains_key(at) && !self.log_dirs.is_missing(*at));
         if is_first {
             // The controller may count a replica that the broker never made, or that is lost.
             let is_counted = |state: &PartitionImage| counts(image, state, self.id);
@@ -90,7 +90,7 @@ impl ClusterBroker {
     ) {
         self.folders.make_room();
         self.folders.make_way(at);
-        match self.log_dir.open_new_replica(self.id, at, settings, &self.sync_queue, clock) {
+        match self.log_dirs.open_new_replica(self.id, at, settings, &self.sync_queue, clock) {
             Ok(replica) => {
                 self.partitions.insert(at, replica);
                 self.folders.enter([at].into_iter());

@@ -42,7 +42,7 @@ impl Cluster {
                 .broker
                 .as_ref()
                 .is_some_and(|broker| active(broker.id) && broker.out_of_reach.is_empty());
-            is_well && !member.has_lost && member.stopping_since.is_none()
+            is_well && !member.has_lost && !member.lacks_second && member.stopping_since.is_none()
         };
         let is_abandoned = |client: usize| self.wires[client].is_abandoned;
         let has_read = |(i, consumer): (usize, &crate::consumer::Consumer), at, end| {

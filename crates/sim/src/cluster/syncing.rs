@@ -46,8 +46,8 @@ impl ClusterBroker {
             .try_for_each(|(_, partition)| partition.checkpoint(CHECKPOINT_BYTES_MIN).map(drop));
         self.is_failed |= moved.is_err_and(|error| is_fatal(&error));
         // A disk without room takes them when it has some: the real journal has room of its own.
-        let _ = self.log_dir.store_bounds(&self.partitions);
-        let stored = self.log_dir.store_offsets_of_replicas(&self.partitions);
+        let _ = self.log_dirs.store_bounds(&self.partitions);
+        let stored = self.log_dirs.store_offsets_of_replicas(&self.partitions);
         self.is_failed |= stored.is_err_and(|error| error.is_fatal());
         self.folders.empty_trash();
     }

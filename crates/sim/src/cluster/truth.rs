@@ -157,7 +157,7 @@ impl Cluster {
 
     /// The controller knows what a machine lost when its new process may serve.
     fn notice_registrations(&mut self) {
-        let news = |member: &Member| member.has_lost || member.may_give_up;
+        let news = |member: &Member| member.has_lost || member.may_give_up || member.lacks_second;
         for (number, member) in self.members.iter_mut().enumerate().filter(|(_, m)| news(m)) {
             let id = id_of(number);
             let incarnation = incarnation_of(id, member.incarnation);
@@ -166,7 +166,9 @@ impl Cluster {
                 known.is_some_and(|known| known.incarnation == incarnation && !known.fenced);
             let is_over = is_it && member.broker.is_some();
             let is_well = member.broker.as_ref().is_some_and(|it| it.out_of_reach.is_empty());
+            let has_all = member.broker.as_ref().is_some_and(|it| !it.log_dirs.is_incomplete());
             member.has_lost &= !is_over;
+            member.lacks_second &= !(is_over && has_all);
             member.may_give_up &= !(is_over && is_well);
         }
     }
@@ -262,6 +264,7 @@ impl Cluster {
             let what = format!("{leader} cannot serve its replica, and leads {at}: {new:?}");
             return Err((Invariant::LeaderIsComplete, what));
         }
+        self.check_present(at, leader)?;
         if !self.truth.image.is_active(leader) {
             let what = format!("{leader} is fenced, and leads {at}: {new:?}");
             return Err((Invariant::LeaderIsComplete, what));
