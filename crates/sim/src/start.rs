@@ -113,6 +113,16 @@ pub(crate) fn remove_folder(disk: &SimDisk, partition: PartitionId) {
     }
 }
 
+/// Whether the first log directory has a partition's folder.
+pub(crate) fn is_in_first(disk: &SimDisk, partition: PartitionId) -> bool {
+    disk.exists(&Path::new(LOG_DIR).join(name_of(partition).to_string()))
+}
+
+/// Takes a partition's folder out of the second log directory, before a process opens it.
+pub(crate) fn remove_from_second(disk: &SimDisk, partition: PartitionId) {
+    remove_replica(disk, Path::new(SECOND_LOG_DIR), &name_of(partition));
+}
+
 /// Whether all batches of a replica are there: the product's journal knows the sizes of segments, and its start compares.
 fn is_whole(partition: &Partition, begins: Offset) -> bool {
     partition.with_log(Log::log_start_offset) == begins && read_all(partition, begins).is_ok()

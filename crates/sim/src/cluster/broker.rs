@@ -137,6 +137,7 @@ impl ClusterBroker {
         let settings =
             cluster_settings(plan.durability, plan.min_insync, retention_bytes, plan.lag_ms);
         let wanted = folders.live().into_iter().chain(at_first).collect::<BTreeSet<_>>();
+        log_dirs.settle_copied(disk, &wanted);
         let opened = log_dirs.open_replicas(id, &wanted, lied, &settings, &sync_queue, now)?;
         let OpenedReplicas { partitions, bounds, clean, stopped_in, made_anew } = opened;
         folders.enter(partitions.keys().copied());
@@ -289,7 +290,8 @@ impl ClusterBroker {
         if !is_known {
             return;
         }
-        let wanted = self.change_replicas(image, deleted, now, clock);
+        let mut wanted = self.change_replicas(image, deleted, now, clock);
+        wanted.extend(self.copy_missing(image));
         self.image = Arc::clone(image);
         let settings = cluster_settings(
             self.durability,

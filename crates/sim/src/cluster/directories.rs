@@ -2,9 +2,10 @@
 //!
 //! Replicas with an odd number are in the second directory. It has files and notes of its own, as each directory of the
 //! product has. A process that starts without it registers without it, and reports the replicas that may be there before it
-//! serves. After a while a person mounts the disk and starts the broker again. That process reports, in the name of the last
-//! registration, that these replicas are doubtful, and then registers with both directories. Nothing is copied to the first
-//! directory: a run is shorter than the time after which the product does that.
+//! serves. After some time it copies replicas that nothing counts on to the first directory, and reports each as an empty one.
+//! Later a person mounts the disk and starts the broker again. That process reports, in the name of the last
+//! registration, that the replicas in the second directory are doubtful, and then registers with both directories. Of a
+//! replica that was copied it removes the older one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +13,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
-use metadata::decide::{BrokerRef, GiveUpMissing, GiveUpReplicas, KnownDirectory};
+use metadata::decide::{BrokerRef, EmptyReplica, GiveUpMissing, GiveUpReplicas, KnownDirectory};
 use model::{BrokerEpoch, BrokerId, Durability, Timestamp, Uuid};
+use node::Key;
 use partition::{Partition, Settings, SyncQueue};
 use storage::StorageError;
 use storage::disk::{Disk, SimDisk};
@@ -30,6 +32,8 @@ use crate::start::{self, LogDirectory, OpenedReplicas, SECOND_LOG_DIR};
 
 /// Time after which the missing disk is mounted and the broker started again, in milliseconds.
 const MOUNTED_AFTER_MS: std::ops::Range<i64> = 100..2_500;
+/// Time after which a process copies missing replicas to its first directory, in milliseconds.
+const COPIED_AFTER_MS: std::ops::Range<i64> = 50..1_500;
 /// Tells these random numbers from those of the same seed that all else is made of.
 const OWN_NUMBERS: u64 = 0x2d195;
 
@@ -79,6 +83,10 @@ pub(super) struct LogDirectories {
     first: LogDirectory,
     second: Option<LogDirectory>,
     state: SecondDirectory,
+    /// Replicas of the second directory of which the first one has a copy, made while the second one was missing.
+    copied: BTreeSet<PartitionId>,
+    /// Missing replicas may be copied.
+    pub(super) copies_missing: bool,
     /// Registration in which the second directory was stopped cleanly, if it was.
     second_stopped_in: Option<BrokerEpoch>,
     /// Processes that had the second directory before.
@@ -98,12 +106,38 @@ impl LogDirectories {
         };
         let (second_stopped_in, second_had_by) = (None, Vec::new());
         let first = LogDirectory::new(disk)?;
-        Ok(LogDirectories { first, second, state, second_stopped_in, second_had_by })
+        let (copied, copies_missing) = (BTreeSet::new(), false);
+        Ok(LogDirectories {
+            first,
+            second,
+            state,
+            copied,
+            copies_missing,
+            second_stopped_in,
+            second_had_by,
+        })
+    }
+
+    /// Takes note of replicas that were copied to the first directory, and removes the older ones from the second.
+    pub(super) fn settle_copied(&mut self, disk: &SimDisk, known: &BTreeSet<PartitionId>) {
+        if self.state == SecondDirectory::None {
+            return;
+        }
+        let is_copied = |at: &&PartitionId| is_in_second(**at) && start::is_in_first(disk, **at);
+        self.copied = known.iter().filter(is_copied).copied().collect();
+        if self.second.is_some() {
+            self.copied.iter().for_each(|at| start::remove_from_second(disk, *at));
+        }
+    }
+
+    /// From now on the first directory has a copy of a missing replica.
+    pub(super) fn copy(&mut self, at: PartitionId) {
+        self.copied.insert(at);
     }
 
     /// Whether a replica may be in a directory without which the process started.
     pub(super) fn is_missing(&self, at: PartitionId) -> bool {
-        self.state == SecondDirectory::Missing && is_in_second(at)
+        self.state == SecondDirectory::Missing && self.is_second(at)
     }
 
     /// Whether the process started without the second directory.
@@ -116,7 +150,12 @@ impl LogDirectories {
     }
 
     fn has(&self, is_second: bool, at: PartitionId) -> bool {
-        is_second == (self.state != SecondDirectory::None && is_in_second(at))
+        is_second == self.is_second(at)
+    }
+
+    /// Whether the second directory has a replica.
+    fn is_second(&self, at: PartitionId) -> bool {
+        self.state != SecondDirectory::None && is_in_second(at) && !self.copied.contains(&at)
     }
 
     /// Opens the replicas of the directories that are there.
@@ -152,7 +191,7 @@ impl LogDirectories {
         sync_queue: &Arc<SyncQueue>,
         now: Timestamp,
     ) -> Result<Arc<Partition>, StorageError> {
-        let second = self.second.as_ref().filter(|_| is_in_second(at));
+        let second = self.second.as_ref().filter(|_| self.is_second(at));
         let directory = second.unwrap_or(&self.first);
         directory.open_new_replica(me, at, settings, sync_queue, now)
     }
@@ -229,6 +268,33 @@ impl ClusterBroker {
         let missing = partitions_in(&self.image).filter(|at| self.log_dirs.is_missing(*at));
         missing.filter(is_news).collect()
     }
+
+    /// Missing replicas that are to be copied now: another one is complete, and nothing counts on them.
+    pub(super) fn copy_missing(&mut self, image: &ClusterImage) -> Vec<PartitionId> {
+        if !self.log_dirs.copies_missing {
+            return Vec::new();
+        }
+        let is_copied = |at: &PartitionId| {
+            self.log_dirs.is_missing(*at)
+                && state_of(image, *at).is_some_and(|it| node::roles::is_copied_anew(it, self.id))
+        };
+        let copied: Vec<PartitionId> = partitions_in(image).filter(is_copied).collect();
+        copied.iter().for_each(|at| self.log_dirs.copy(*at));
+        copied
+    }
+
+    /// Replicas that the metadata calls out of reach and of which there is a copy now.
+    pub(super) fn made_again(&self) -> Vec<EmptyReplica> {
+        let empty = |at: PartitionId| {
+            let Key { topic_id, partition } = key_of(at);
+            let is_noted = self.image.is_offline(self.id, topic_id, partition);
+            let state = state_of(&self.image, at).filter(|_| is_noted)?;
+            Some(EmptyReplica { topic_id, partition, partition_epoch: Some(state.partition_epoch) })
+        };
+        let copied = self.log_dirs.copied.iter().copied();
+        let open = copied.filter(|at| self.partition(*at).is_some());
+        open.filter(|at| !self.out_of_reach.contains(at)).filter_map(empty).collect()
+    }
 }
 
 impl Cluster {
@@ -253,15 +319,25 @@ impl Cluster {
         if broker.log_dirs.is_incomplete() {
             member.lacks_second = true;
             self.trace.note(self.now, format_args!("{process:?}: a log directory is missing"));
-            let after = self.missing_directories.random.i64(MOUNTED_AFTER_MS);
-            self.schedule(after, Event::Repair(process));
+            let random = &mut self.missing_directories.random;
+            let (mounted, copied) = (random.i64(MOUNTED_AFTER_MS), random.i64(COPIED_AFTER_MS));
+            self.schedule(mounted, Event::Repair(process));
+            self.schedule(copied, Event::CopyMissing(process));
         } else if member.lacks_second
-            && let Some(at) = broker.made_anew.iter().find(|at| is_in_second(**at))
+            && let Some(at) = broker.made_anew.iter().find(|at| broker.log_dirs.is_second(**at))
         {
             let what = format!("{process:?} begins {at} again, and its directory was missing only");
             return Err((Invariant::BrokerStarts, what));
         }
         Ok(())
+    }
+
+    /// A process copies missing replicas from now on.
+    pub(super) fn allow_copies_of_missing(&mut self, process: Process) {
+        if let Some(broker) = self.running(process) {
+            broker.log_dirs.copies_missing = true;
+            self.schedule_soon(Event::Image(process));
+        }
     }
 
     /// The report of replicas in a directory that was missing when the broker was registered last, in the name of that
@@ -281,7 +357,8 @@ impl Cluster {
         let own = |at: &PartitionId| {
             state_of(&member.image, *at).is_some_and(|it| it.replicas.contains(&id))
         };
-        let replicas = partitions_in(&member.image).filter(|at| is_in_second(*at)).filter(own);
+        let here = partitions_in(&member.image).filter(|at| broker.log_dirs.is_second(*at));
+        let replicas = here.filter(own);
         let partitions = replicas.map(key_of).map(|key| (key.topic_id, key.partition)).collect();
         let broker = BrokerRef { broker: id, epoch: known.epoch };
         Some(Ask::GiveUp(GiveUpReplicas { broker, partitions, offline: false }))

@@ -205,7 +205,7 @@ impl ReplicaFolders {
         self.sync_names();
     }
 
-    fn sync_names(&self) {
+    pub(super) fn sync_names(&self) {
         for dir in [LOG_DIR, SECOND_LOG_DIR].map(Path::new) {
             if self.data.exists(dir) {
                 self.data.sync_dir(dir).expect("a healthy disk syncs");

@@ -278,7 +278,8 @@ impl Cluster {
             let marks = detects.then_some((directory, mark));
             let marks = marks.into_iter().collect();
             asks.push(Ask::Heartbeat { who, is_ready, marks });
-            let partitions = broker.counted_anew();
+            let mut partitions = broker.counted_anew();
+            partitions.extend(broker.made_again());
             if !partitions.is_empty() {
                 asks.push(Ask::ReportEmpty(EmptyReplicas2 { broker: who, partitions }));
             }

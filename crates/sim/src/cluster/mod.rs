@@ -101,8 +101,10 @@ struct Process {
 #[derive(Debug)]
 enum Event {
     Start(usize),
-    /// A broker with a failed disk is started again.
+    /// A broker with a failed or missing disk is started again.
     Repair(Process),
+    /// A process copies replicas in a missing directory.
+    CopyMissing(Process),
     Stop,
     Cut,
     Pause,
@@ -191,6 +193,7 @@ impl Event {
             Event::ToBroker(broker, ..) => Some(*broker),
             Event::QuorumTick(process)
             | Event::Repair(process)
+            | Event::CopyMissing(process)
             | Event::CommitStarts(process)
             | Event::StoreMark(process, _)
             | Event::Image(process)
@@ -447,6 +450,7 @@ impl Cluster {
                     self.stop(process.broker, Stop::Kill);
                 }
             }
+            Event::CopyMissing(process) => self.allow_copies_of_missing(process),
             Event::Stop => self.stop_somebody(),
             Event::Cut => self.cut_somebody(),
             Event::Pause => self.pause_somebody(),

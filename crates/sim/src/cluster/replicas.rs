@@ -90,10 +90,15 @@ impl ClusterBroker {
     ) {
         self.folders.make_room();
         self.folders.make_way(at);
+        let is_known = self.folders.live().contains(&at);
         match self.log_dirs.open_new_replica(self.id, at, settings, &self.sync_queue, clock) {
             Ok(replica) => {
                 self.partitions.insert(at, replica);
                 self.folders.enter([at].into_iter());
+                if is_known {
+                    // The journal of the first directory durably has the copy of a missing replica.
+                    self.folders.sync_names();
+                }
             }
             Err(error) => self.is_failed |= error.is_fatal(),
         }

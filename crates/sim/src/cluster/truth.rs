@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use metadata::decide::BrokerRef;
+use metadata::record::TopicReplicas;
 use metadata::{ClusterImage, MetadataRecord, PartitionImage};
 use model::batch::Batches;
 use model::{BatchHeader, BrokerEpoch, BrokerId, LeaderEpoch, Offset, Timestamp};
@@ -137,6 +138,9 @@ impl Cluster {
             self.notice_registrations();
             self.notice_reachable();
             self.history.add_partitions(&self.partitions());
+            if let MetadataRecord::ReplicasOnline { broker, replicas } = record {
+                self.check_returned(*broker, replicas)?;
+            }
             if let MetadataRecord::PartitionChanged { topic_id, state }
             | MetadataRecord::PartitionChanged2 { topic_id, state } = record
             {
@@ -225,6 +229,28 @@ impl Cluster {
             if is && !was && is_withdrawn && (is_known || !is_elected) {
                 let what = format!("{id} was withdrawn from {at}, and counts again: {new:?}");
                 return Err((Invariant::StatesAreSound, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica that its broker made again counts nowhere, and may join an ISR from now on.
+    fn check_returned(
+        &mut self,
+        broker: BrokerId,
+        replicas: &[TopicReplicas],
+    ) -> Result<(), Broken> {
+        let known = self.truth.image.broker(broker);
+        let epoch = known.expect("a record of a broker names a registered one").epoch;
+        for TopicReplicas { topic_id, partitions } in replicas {
+            for partition in partitions {
+                let key = Key { topic_id: *topic_id, partition: *partition };
+                let at = partition_of(key).expect("it is a partition of this run");
+                self.truth.withdrawn.remove(&(broker, epoch, at));
+                if let Some(state) = self.state_of(at).filter(|it| it.is_complete(broker)) {
+                    let what = format!("{broker} made {at} again, and counts: {state:?}");
+                    return Err((Invariant::StatesAreSound, what));
+                }
             }
         }
         Ok(())
