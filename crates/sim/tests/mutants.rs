@@ -51,7 +51,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("WithdrawnIsRemembered", 868),
     ("BothAreGivenUp", 20),
     ("OfflineLeads", 109),
-    ("MissingLeads", 26),
+    ("MissingLeads", 111),
     ("CopiesCount", 387),
     ("MarksAreIgnored", 107),
     ("RestartedIsTrusted", 2),
