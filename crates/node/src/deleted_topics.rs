@@ -7,6 +7,8 @@ use metadata::ClusterImage;
 use model::{TopicId, TopicPartition};
 use storage::journal::{Key, PartitionState, State};
 
+use crate::mutants::{Mutant, is_planted};
+
 /// Finds the partitions of a journal whose topic ids are among the `deleted` ones and that `image` lacks, with the names of
 /// their folders. A topic that was created again has the name of the deleted one, and its folders have the same names.
 pub fn find_deleted(
@@ -15,7 +17,10 @@ pub fn find_deleted(
     image: &ClusterImage,
 ) -> Vec<(Key, TopicPartition)> {
     let is_gone = |(key, known): &(&Key, &Arc<PartitionState>)| {
-        let is_missing = image.topic_by_id(key.topic_id).is_none();
+        let is_missing = match is_planted(Mutant::FoldersByName) {
+            true => image.topic(&State::name(**key, known).topic).is_none(),
+            false => image.topic_by_id(key.topic_id).is_none(),
+        };
         known.deleted.is_none() && deleted.contains(&key.topic_id) && is_missing
     };
     let gone = state.partitions.iter().filter(is_gone);

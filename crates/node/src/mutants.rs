@@ -16,6 +16,8 @@ pub enum Mutant {
     MarksInMemory,
     /// A heartbeat does not say in which registration its broker lives.
     DropsHeartbeatEpochs,
+    /// The folder of a deleted topic is taken for that of a topic with the same name (S15).
+    FoldersByName,
     /// A controller that polled late suspects brokers for its own lateness.
     SuspectsForOwnLateness,
     /// A suspicion of a paused broker counts as wrong.
@@ -38,13 +40,14 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds.
-    pub const ALL: [Mutant; 6] = [
+    pub const ALL: [Mutant; 7] = [
         Mutant::DropsLastEpochs,
         Mutant::DropsDivergences,
         Mutant::ElectsByFirstEnd,
         Mutant::ReportsUndurableMarks,
         Mutant::MarksInMemory,
         Mutant::DropsHeartbeatEpochs,
+        Mutant::FoldersByName,
     ];
 
     /// All that runs with a lasting fault find.

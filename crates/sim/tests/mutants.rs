@@ -51,7 +51,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("WithdrawnIsRemembered", 868),
     ("BothAreGivenUp", 20),
     ("OfflineLeads", 109),
-    ("MissingLeads", 111),
+    ("MissingLeads", 26),
     ("CopiesCount", 387),
     ("MarksAreIgnored", 107),
     ("RestartedIsTrusted", 2),
@@ -65,6 +65,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("ReportsUndurableMarks", 107),
     ("MarksInMemory", 9),
     ("DropsHeartbeatEpochs", 0),
+    ("FoldersByName", 62),
     ("DropsLastRecords", 0),
     ("DropsCommitted", 0),
     // Of runs with a lasting fault.

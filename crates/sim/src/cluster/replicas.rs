@@ -33,6 +33,7 @@ impl ClusterBroker {
             }
         }
         let delta = Arc::new(ImageDelta::between(&before, image));
+        let known = Arc::clone(&before);
         let update = ImageUpdate { index: 0, before, after: Arc::clone(image), delta };
         let mut wanted = Vec::new();
         for change in update.local_changes(self.id) {
@@ -43,7 +44,7 @@ impl ClusterBroker {
                 LocalChangeKind::Lead(_) | LocalChangeKind::Follow(_) => wanted.push(at),
             }
         }
-        self.remove_unassigned(image, now, clock);
+        self.remove_unassigned(&known, image, now, clock);
         wanted.retain(|at| !self.partitions.contains_key(at) && !self.log_dirs.is_missing(*at));
         if is_first {
             // The controller may count a replica that the broker never made, or that is lost.
@@ -55,9 +56,18 @@ impl ClusterBroker {
     }
 
     /// The machines of a founding cluster have all partitions of the topic, also those that are assigned to other brokers.
-    fn remove_unassigned(&mut self, image: &ClusterImage, now: Moment, clock: Timestamp) {
+    fn remove_unassigned(
+        &mut self,
+        before: &ClusterImage,
+        image: &ClusterImage,
+        now: Moment,
+        clock: Timestamp,
+    ) {
+        let has_topic = |image: &ClusterImage, at: &PartitionId| {
+            image.topic_by_id(key_of(*at).topic_id).is_some()
+        };
         let is_left = |at: &PartitionId| {
-            image.topic_by_id(key_of(*at).topic_id).is_none() && !self.assigned.contains_key(at)
+            has_topic(before, at) && !has_topic(image, at) && !self.assigned.contains_key(at)
         };
         let left: Vec<PartitionId> = self.partitions.keys().copied().filter(is_left).collect();
         left.into_iter().for_each(|at| self.remove_replica(at, now, clock));
