@@ -65,7 +65,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("ReportsUndurableMarks", 107),
     ("MarksInMemory", 9),
     ("DropsHeartbeatEpochs", 0),
-    ("FoldersByName", 62),
+    ("FoldersByName", 0),
     ("DropsLastRecords", 0),
     ("DropsCommitted", 0),
     // Of runs with a lasting fault.

@@ -107,6 +107,8 @@ pub(crate) struct Controller {
     settings: ControllerSettings,
     /// When each broker was last heard of.
     heard: BTreeMap<BrokerId, Timestamp>,
+    /// When this controller got the last message of each broker.
+    answered: BTreeMap<BrokerId, Timestamp>,
     /// Marks of log directories that brokers have reported.
     marks: BTreeMap<BrokerRef, Vec<(Uuid, u64)>>,
     marks_recorded: Timestamp,
@@ -127,7 +129,17 @@ impl Controller {
         let (session_ms, book) = (SESSION_MS, None);
         let (marks, marks_recorded) = (BTreeMap::new(), now);
         let wants_sweep = true;
-        Controller { image, settings, heard, marks, marks_recorded, wants_sweep, session_ms, book }
+        Controller {
+            image,
+            settings,
+            heard,
+            answered: BTreeMap::new(),
+            marks,
+            marks_recorded,
+            wants_sweep,
+            session_ms,
+            book,
+        }
     }
 
     /// The first thing that is ever decided.
@@ -177,7 +189,7 @@ impl Controller {
                 self.give_up(now, report.broker, &request, told)
             }
             Ask::GiveUpMissing(report) => {
-                let heard = heard_within(&self.heard, &self.image, now);
+                let heard = heard_within(&self.answered, &self.image, now);
                 let report = GiveUpMissing { heard, ..report.clone() };
                 let (by, told) = (report.broker, Told::MissingReported(report.broker));
                 self.give_up(now, by, &Request::GiveUpMissing(report), told)
@@ -257,6 +269,7 @@ impl Controller {
         let told = match answer {
             Ok(epoch) => {
                 self.heard.insert(id, now);
+                self.answered.insert(id, now);
                 Told::Registered(epoch)
             }
             Err(refusal) if refusal.error == ErrorCode::DuplicateBrokerRegistration => {
@@ -283,6 +296,7 @@ impl Controller {
             return Entry::default();
         }
         self.heard.insert(who.broker, now);
+        self.answered.insert(who.broker, now);
         if !is_ready || self.image.is_active(who.broker) {
             return Entry::default();
         }

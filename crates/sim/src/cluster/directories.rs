@@ -32,6 +32,9 @@ use crate::start::{self, LogDirectory, OpenedReplicas, SECOND_LOG_DIR};
 
 /// Time after which the missing disk is mounted and the broker started again, in milliseconds.
 const MOUNTED_AFTER_MS: std::ops::Range<i64> = 100..2_500;
+/// Time for which a controller may count a broker as heard that has lost its disk, in milliseconds: a message of it may be on
+/// its way. Within that time both replicas of a partition can be given up, which is a price of decision 0055.
+const LOSS_UNNOTICED_MS: i64 = 600;
 /// Time after which a process copies missing replicas to its first directory, in milliseconds.
 const COPIED_AFTER_MS: std::ops::Range<i64> = 50..1_500;
 /// Tells these random numbers from those of the same seed that all else is made of.
@@ -306,7 +309,10 @@ impl Cluster {
         }
         let is_new = self.members[broker].is_new;
         let is_missing = self.missing_directories.random.u8(0..100) < per_cent;
-        match is_missing && !is_new && self.has_faults() && !self.members[broker].has_lost {
+        let is_fresh = |lost: &Timestamp| self.now.ms_since(*lost) < LOSS_UNNOTICED_MS;
+        let mut losses = self.members.iter().filter_map(|member| member.lost_at.as_ref());
+        let is_possible = !losses.any(is_fresh) && !self.members[broker].has_lost;
+        match is_missing && !is_new && self.has_faults() && is_possible {
             true => SecondDirectory::Missing,
             false => SecondDirectory::Present,
         }
@@ -324,6 +330,7 @@ impl Cluster {
             self.schedule(mounted, Event::Repair(process));
             self.schedule(copied, Event::CopyMissing(process));
         } else if member.lacks_second
+            && !member.has_lost
             && let Some(at) = broker.made_anew.iter().find(|at| broker.log_dirs.is_second(**at))
         {
             let what = format!("{process:?} begins {at} again, and its directory was missing only");

@@ -129,6 +129,7 @@ impl Cluster {
             self.stop(broker, Stop::Kill);
             start::remove_folder(&self.members[broker].disk, at);
             self.members[broker].has_lost = true;
+            self.members[broker].lost_at = Some(self.now);
         }
     }
 
@@ -221,5 +222,6 @@ impl Cluster {
             _ => return,
         }
         self.members[broker].has_lost = true;
+        self.members[broker].lost_at = Some(self.now);
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct Member {
     pub(super) incarnation: u64,
     /// What its replicas had is lost, or some of it, and the controller does not know yet.
     pub(super) has_lost: bool,
+    /// The last time at which it lost something.
+    pub(super) lost_at: Option<Timestamp>,
     /// Its disk says it has synced and has not.
     pub(super) lies: bool,
     /// Its disk lied until its power failed.
@@ -94,6 +96,7 @@ impl Member {
             broker: None,
             incarnation: 0,
             has_lost: false,
+            lost_at: None,
             lies: false,
             lied: false,
             may_give_up: false,

@@ -3,6 +3,8 @@
 //!
 //! Clients learn the new topic id from metadata. Acknowledged records of a deleted topic are demanded no more.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use metadata::decide::{NewTopic, TopicRef};
 use model::BrokerId;
@@ -22,8 +24,13 @@ use crate::start::TOPIC;
 const PARTITIONS_MAX: usize = 3;
 /// Of so many deletions one is followed at once by a creation.
 const AT_ONCE: u8 = 2;
-/// How long a client needs to create a topic behind its deletion, at most, in milliseconds.
-const AT_ONCE_MS_MAX: i64 = 40;
+/// How long a client needs to create a topic behind its deletion, in milliseconds: at first the deletion may arrive later.
+const AT_ONCE_MS: Range<i64> = 1..40;
+/// Of so many changes one comes soon after the change before: answers that were requested for the topic before are on their
+/// way, and the metadata of a broker steps over several topics at once.
+const SOON: u8 = 2;
+/// The time after which such a change comes, in milliseconds.
+const SOON_MS: Range<i64> = 10..100;
 /// How often a client requests the topic once the faults are over, in milliseconds.
 const REQUESTED_EVERY_MS: i64 = 100;
 /// Tells these random numbers from those of the same seed that all else is made of.
@@ -100,6 +107,9 @@ impl Cluster {
         let every = self.recreations.every_ms;
         if every > 0 {
             let after = match self.has_faults() {
+                true if self.recreations.random.u8(0..SOON) == 0 => {
+                    self.recreations.random.i64(SOON_MS)
+                }
                 true => self.recreations.random.i64(1..2 * every),
                 false => REQUESTED_EVERY_MS,
             };
@@ -112,7 +122,7 @@ impl Cluster {
         self.schedule_topic_change();
         let random = &mut self.recreations.random;
         let (number, is_by_id) = (random.usize(0..self.members.len()), random.bool());
-        let (is_at_once, after) = (random.u8(0..AT_ONCE) == 0, random.i64(1..AT_ONCE_MS_MAX));
+        let (is_at_once, after) = (random.u8(0..AT_ONCE) == 0, random.i64(AT_ONCE_MS));
         let Some(broker) = &self.members[number].broker else { return };
         let known = match self.has_faults() {
             true => topic_in(&broker.image).map(|topic| topic.id),
