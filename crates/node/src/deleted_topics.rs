@@ -68,5 +68,12 @@ mod tests {
             find_deleted(&state, &deleted, &image).into_iter().map(|(key, _)| key).collect()
         };
         assert_eq!(find(), [key(1)], "2 exists, and the deletion of 3 is not proved");
+        #[cfg(debug_assertions)]
+        {
+            crate::mutants::plant(Some(Mutant::FoldersByName));
+            let found = find();
+            crate::mutants::plant(None);
+            assert_eq!(found, [], "the test finds the rule left out");
+        }
     }
 }

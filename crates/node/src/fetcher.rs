@@ -25,6 +25,8 @@ use partition::{
 
 use model::BrokerId;
 
+use crate::mutants::{Mutant, is_planted};
+
 /// How long a partition rests after an error.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(100);
 
@@ -196,6 +198,15 @@ impl Fetcher {
         self.copied.insert(key, Copied { partition, rests_until: now, cut_again_at: now });
     }
 
+    /// The partition that an answer is for: a partition of the same topic id.
+    fn copied_key(&self, key: Key) -> Key {
+        let has_number = |known: &&Key| known.partition == key.partition;
+        match is_planted(Mutant::AnswersByNumber) {
+            true => self.copied.keys().find(has_number).copied().unwrap_or(key),
+            false => key,
+        }
+    }
+
     fn answered(
         &mut self,
         now: Moment,
@@ -205,10 +216,9 @@ impl Fetcher {
         answer: Result<Answered, ReplicaAnswerError>,
         effects: &mut Effects,
     ) {
-        let (Some(copied), Some(epoch)) = (self.copied.get_mut(&key), asked.epochs.get(&key))
-        else {
-            return;
-        };
+        let Some(epoch) = asked.epochs.get(&key) else { return };
+        let key = self.copied_key(key);
+        let Some(copied) = self.copied.get_mut(&key) else { return };
         let partition = Arc::clone(&copied.partition);
         let answer = match answer {
             Ok(answer) => answer,

@@ -18,6 +18,8 @@ pub enum Mutant {
     DropsHeartbeatEpochs,
     /// The folder of a deleted topic is taken for that of a topic with the same name (S15).
     FoldersByName,
+    /// The answer to a fetch is taken for a partition of another topic with the same number.
+    AnswersByNumber,
     /// A controller that polled late suspects brokers for its own lateness.
     SuspectsForOwnLateness,
     /// A suspicion of a paused broker counts as wrong.
@@ -39,7 +41,8 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All that the simulation finds.
+    /// All that the simulation finds. Unit tests find [`Mutant::SuspectsForOwnLateness`], [`Mutant::PausesAreWrongSuspicions`] and
+    /// [`Mutant::AnswersByNumber`].
     pub const ALL: [Mutant; 7] = [
         Mutant::DropsLastEpochs,
         Mutant::DropsDivergences,

@@ -28,6 +28,11 @@ fn key(index: i32) -> Key {
 
 /// An empty replica that follows the leader.
 fn replica(index: i32) -> Arc<Partition> {
+    replica_in(Uuid::from_random([1; 16]), index)
+}
+
+/// The same in the topic with this id.
+fn replica_in(id: Uuid, index: i32) -> Arc<Partition> {
     let settings = Arc::new(Settings::default());
     let log_dir = LogDir::new(Arc::new(SimDisk::new()), PathBuf::from("data")).unwrap();
     let name = TopicPartition::new("t", index);
@@ -35,7 +40,7 @@ fn replica(index: i32) -> Arc<Partition> {
     let (disk, dir) = (Arc::clone(log_dir.disk()), log_dir.partition_dir(&name));
     let mut log = Log::open(disk, dir, Arc::clone(&settings.log), opening).unwrap();
     log.begin_dense();
-    let (id, queue) = (Uuid::from_random([1; 16]), Arc::<SyncQueue>::default());
+    let queue = Arc::<SyncQueue>::default();
     let partition = Partition::new(name, id, FOLLOWER, log, settings, Offset(0), queue);
     partition.assign(assignment(3), Moment::START);
     partition
@@ -258,4 +263,36 @@ fn a_partition_that_may_have_no_gaps_yet_rests_before_it_is_asked_for_again() {
     at.now = look_at.expect("not for ever");
     let (again, _) = at.step(Event::Look);
     assert_eq!(again.map(|ask| keys(&ask)), Some(vec![key(0)]));
+}
+
+/// End of the log of a partition that follows the same leader in the same leader epoch as the partition of a deleted topic with the
+/// same name and number, when the answer to a request for the deleted one arrives.
+fn end_after_an_answer_for_the_deleted_topic() -> Offset {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let (ask, _) = at.step(Event::Follow(key(0), replica(0)));
+    let ask = ask.expect("a request for it");
+    let id = Uuid::from_random([2; 16]);
+    let created = replica_in(id, 0);
+    at.step(Event::Leave(key(0)));
+    at.step(Event::Follow(Key { topic_id: id, ..key(0) }, Arc::clone(&created)));
+    let records = Answered {
+        diverging: None,
+        high_watermark: Offset(1),
+        log_start: Offset(0),
+        records: batch().into(),
+    };
+    at.step(Event::Answered(ask.number, vec![(key(0), Ok(records))]));
+    created.with_log(Log::log_end_offset)
+}
+
+#[test]
+fn a_partition_of_a_topic_that_was_created_again_takes_no_answer_for_the_deleted_one() {
+    assert_eq!(end_after_an_answer_for_the_deleted_topic(), Offset(0));
+    #[cfg(debug_assertions)]
+    {
+        node::mutants::plant(Some(node::mutants::Mutant::AnswersByNumber));
+        let end = end_after_an_answer_for_the_deleted_topic();
+        node::mutants::plant(None);
+        assert_eq!(end, Offset(1), "the test finds the rule left out");
+    }
 }
