@@ -511,9 +511,7 @@ impl MetadataRecord {
             TruncationAllowed { .. }
             | LeaderEpochFound { .. }
             | DirectoryMarksRaised { .. }
-            | ReplicasOnline { .. } => {
-                COPIES_LEVEL
-            }
+            | ReplicasOnline { .. } => COPIES_LEVEL,
             _ => 0,
         }
     }
