@@ -122,8 +122,7 @@ impl ClusterBroker {
     /// Opens the logs, on a disk that may have lied before its power failed. On a new disk the logs of the partitions `at_first`
     /// are made.
     pub(super) fn open(
-        disk: &MachineDisk,
-        second: SecondDirectory,
+        (disk, second): (&MachineDisk, SecondDirectory),
         id: BrokerId,
         at_first: Range<PartitionId>,
         plan: &ClusterPlan,

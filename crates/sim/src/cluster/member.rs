@@ -195,7 +195,7 @@ impl Cluster {
         };
         let (disk, id, plan) = (&member.disk, id_of(broker), &self.plan);
         let opened =
-            ClusterBroker::open(disk, second, id, at_first, plan, retention_bytes, clock, lied);
+            ClusterBroker::open((disk, second), id, at_first, plan, retention_bytes, clock, lied);
         let mut opened = opened.map_err(|error| (Invariant::BrokerStarts, error.to_string()))?;
         if std::mem::take(&mut member.is_new) {
             // A first start is clean, and lacks nothing: that the disk is another one, its id says.
