@@ -11,14 +11,13 @@ use std::time::Instant;
 use ::metadata::BrokerImage;
 use model::{BrokerId, ErrorCode, LeaderEpoch};
 use parking_lot::Mutex;
-use tokio::sync::OwnedMutexGuard;
 use tracing::debug;
 use wire::frame::{self, RequestHead};
 use wire::hot::fetch::FetchRequest;
 use wire::{ApiKey, Message, Reader, Request, Writer};
 
 use crate::fetch_session::SessionUse;
-use crate::network::answers::{AnswerRoom, FREE_BYTES_MAX};
+use crate::network::answers::{AnswerRoom, BuildTurn, FREE_BYTES_MAX};
 use crate::network::memory::{Charge, Size};
 use crate::network::slot::{Hangup, Reply, Slot};
 use crate::server::Server;
@@ -173,7 +172,7 @@ pub struct Call {
     /// Memory reserved for the answer.
     room: Mutex<Option<AnswerRoom>>,
     /// Held until the answer is encoded.
-    building: Mutex<Option<OwnedMutexGuard<()>>>,
+    building: Mutex<Option<BuildTurn>>,
 }
 
 impl Call {
@@ -196,13 +195,11 @@ impl Call {
     }
 
     /// The same for an answer of at most `bytes` encoded that takes several times as much decoded: such answers are
-    /// built one after the other.
+    /// built in turn.
     async fn reserve_encoded_answer(&self, bytes: usize) {
         self.reserve_answer(bytes).await;
-        if bytes > FREE_BYTES_MAX {
-            let alone = self.server.memory.answers.build_alone().await;
-            *self.building.lock() = Some(alone);
-        }
+        let turn = self.server.memory.answers.turn_to_build(bytes).await;
+        *self.building.lock() = turn;
     }
 
     /// Has the controller decide, and waits until this broker has acted upon the decision.

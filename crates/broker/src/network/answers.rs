@@ -6,14 +6,17 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Answers of at most this many bytes are built without a reservation.
 pub const FREE_BYTES_MAX: usize = 1 << 20;
+/// Answers of at most this many bytes are built at once; building a larger one takes about 100 µs or more.
+const QUICK_BYTES_MAX: usize = 16 << 10;
 /// All reservations together, in bytes. A larger answer has all of them.
 const ANSWER_BYTES_MAX: usize = 48 << 20;
 
@@ -25,6 +28,16 @@ pub struct AnswerMemory {
     is_waited_for: AtomicBool,
     /// Held while an answer is built whose decoded form is much larger than its frame.
     building: Arc<tokio::sync::Mutex<()>>,
+    /// Answers above [`QUICK_BYTES_MAX`] that are built at a time: half of the cores stay free for records.
+    builders: Arc<Semaphore>,
+}
+
+/// The turn of an answer that is built. It ends when the answer is encoded.
+#[derive(Debug)]
+pub struct BuildTurn {
+    /// No other answer above [`FREE_BYTES_MAX`] is built.
+    _alone: Option<OwnedMutexGuard<()>>,
+    _builder: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +65,10 @@ impl Default for AnswerMemory {
 impl AnswerMemory {
     fn new(bytes_max: usize) -> AnswerMemory {
         let is_waited_for = AtomicBool::new(false);
-        AnswerMemory { bytes_max, state: Mutex::default(), is_waited_for, building: Arc::default() }
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let builders = Arc::new(Semaphore::new((cores / 2).max(1)));
+        let (state, building) = (Mutex::default(), Arc::default());
+        AnswerMemory { bytes_max, state, is_waited_for, building, builders }
     }
 
     /// Bytes reserved.
@@ -79,9 +95,19 @@ impl AnswerMemory {
         room.await.expect("a waiter is granted or has gone")
     }
 
-    /// Waits until no other answer is built whose decoded form is much larger than its frame, in turn.
-    pub async fn build_alone(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.building).lock_owned().await
+    /// Waits for the turn of an answer of at most `bytes` whose decoded form is much larger than its frame. `None` for
+    /// a small one, which has no turn.
+    pub async fn turn_to_build(&self, bytes: usize) -> Option<BuildTurn> {
+        if bytes <= QUICK_BYTES_MAX {
+            return None;
+        }
+        let alone = match bytes > FREE_BYTES_MAX {
+            true => Some(Arc::clone(&self.building).lock_owned().await),
+            false => None,
+        };
+        // The semaphore is never closed.
+        let builder = Arc::clone(&self.builders).acquire_owned().await.ok()?;
+        Some(BuildTurn { _alone: alone, _builder: builder })
     }
 
     /// Grants what there is room for. The next one in turn is not overtaken.
@@ -194,6 +220,28 @@ mod tests {
         assert_eq!((memory.used_bytes(), memory.is_waited_for()), (100, false));
         drop(large);
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn large_answers_are_built_in_turn_and_small_ones_at_once() {
+        let memory = AnswerMemory::new(100);
+        let turn = |bytes| {
+            let mut waiting = Box::pin(memory.turn_to_build(bytes));
+            match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(turn) => Ok(turn),
+                Poll::Pending => Err(waiting),
+            }
+        };
+        let builders = memory.builders.available_permits();
+        let turns: Vec<_> = (0..builders).map(|_| turn(QUICK_BYTES_MAX + 1).ok()).collect();
+        assert!(turns.iter().all(|turn| matches!(turn, Some(Some(_)))));
+        let next = turn(FREE_BYTES_MAX + 1);
+        assert!(next.is_err(), "each builder has an answer");
+        assert!(matches!(turn(QUICK_BYTES_MAX), Ok(None)));
+        drop(turns);
+        let mut next = next.expect_err("it waits");
+        let turn = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(turn, Poll::Ready(Some(_))));
     }
 
     #[test]
