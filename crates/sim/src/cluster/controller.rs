@@ -94,6 +94,8 @@ pub(crate) struct Entry {
     pub(crate) is_swept: bool,
     /// It answers this broker's report of replicas that are out of reach.
     pub(crate) given_up_by: Option<BrokerRef>,
+    /// It answers this broker's report of empty replicas.
+    pub(crate) emptied_by: Option<BrokerId>,
     /// Replicas of this broker are relieved for its sick disk.
     pub(crate) relieves: Option<BrokerId>,
     /// It answers a person's request, decided by these log ends.
@@ -178,7 +180,9 @@ impl Controller {
             }
             Ask::ReportEmpty(report) => {
                 let request = Request::ReportEmptyReplicas2(report.clone());
-                (self.decide(now, &request).0, Told::Nothing)
+                let (entry, _) = self.decide(now, &request);
+                let emptied_by = Some(report.broker.broker);
+                (Entry { emptied_by, ..entry }, Told::Nothing)
             }
             Ask::GiveUp(report) => {
                 let told = match report.offline {

@@ -3,7 +3,7 @@
 //! Replicas with an odd number are in the second directory. It has files and notes of its own, as each directory of the
 //! product has. A process that starts without it registers without it, and reports the replicas that may be there before it
 //! serves. After some time it copies replicas that nothing counts on to the first directory, and reports each as an empty one.
-//! Later a person mounts the disk and starts the broker again. That process reports, in the name of the last
+//! Later an operator mounts the disk and starts the broker again. That process reports, in the name of the last
 //! registration, that the replicas in the second directory are doubtful, and then registers with both directories. Of a
 //! replica that was copied it removes the older one.
 
@@ -318,7 +318,7 @@ impl Cluster {
         }
     }
 
-    /// A process has started without its second directory: a person mounts the disk later and starts the broker again.
+    /// A process has started without its second directory: an operator mounts the disk later and starts the broker again.
     pub(super) fn note_second_directory(&mut self, process: Process) -> Result<(), Broken> {
         let member = &mut self.members[process.broker];
         let broker = member.broker.as_ref().expect("it was just opened");

@@ -296,14 +296,15 @@ impl Cluster {
             return Err((Invariant::LeaderIsComplete, what));
         }
         if old.leader != leader && !old.is_complete(leader) {
-            // Whoever registers with this very entry may have lost something.
-            let registers = |id: &BrokerId| {
-                entry.records.iter().any(|record| {
-                    matches!(record, MetadataRecord::BrokerRegistered(of) if of.broker == *id)
-                })
+            // A broker that registers by this entry, or reports empty replicas, may have lost the replica.
+            let may_have_lost = |id: &BrokerId| {
+                entry.emptied_by == Some(*id)
+                    || entry.records.iter().any(|record| {
+                        matches!(record, MetadataRecord::BrokerRegistered(of) if of.broker == *id)
+                    })
             };
             let is_last = old.last_known_leader == leader
-                && !old.replicas.iter().any(|id| old.is_complete(*id) && !registers(id));
+                && !old.replicas.iter().any(|id| old.is_complete(*id) && !may_have_lost(id));
             let is_counted = entry.unclean.iter().any(|unclean| {
                 let named = Key { topic_id: unclean.topic_id, partition: unclean.partition };
                 named == key_of(at) && unclean.leader_epoch == new.leader_epoch
