@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::Moment;
 use serving::idempotency::{Begin, Fingerprint, Limits, Table};
 
-/// Bytes of an outcome, and what its host charges for it: the reference count and the allocator's part on top.
+/// Bytes of an outcome, and its charge: with the reference count and the allocator's part.
 const OUTCOME_BYTES: usize = 30;
 const CHARGED_BYTES: usize = OUTCOME_BYTES + 32;
 

@@ -100,11 +100,11 @@ impl Groups {
         self.kept().seats.len()
     }
 
-    /// A place in a group. `is_exclusive`: for one that shares it with nobody. Where all places are taken, an owner with
+    /// A place in a group. `is_exclusive`: the session is the only one of its group. Where all places are taken, an owner with
     /// more of them than this one loses the one that was without progress for the longest time.
     ///
     /// # Errors
-    /// There are as many as there may be and no owner has more, or one of them shares the group with nobody.
+    /// There are as many as there may be and no owner has more, or one of them is the only one of its group by request.
     pub(crate) fn enter(
         self: &Arc<Self>,
         owner: ShareOwner,

@@ -52,7 +52,7 @@ impl Login {
     }
 }
 
-/// Wakes whoever watches logins.
+/// Wakes the streams that depend on logins.
 #[derive(Debug, Clone)]
 pub(super) struct LoginChanges(Arc<watch::Sender<()>>);
 

@@ -39,7 +39,7 @@ async fn post_once(connection: &mut Connection, key: &str) -> Answer {
     connection.ask("POST", "/topics/t", &headers, body).await
 }
 
-/// Asks again, as 429 says, until there is memory.
+/// Repeats a read that is answered 429 until there is memory.
 async fn read_again(connection: &mut Connection, target: &str) -> Answer {
     let reading = async {
         loop {
@@ -120,7 +120,7 @@ async fn idle_websockets_of_one_address_stop_nothing() {
         connection.get("/topics/t/partitions/0/records?offset=0&timeout=0&max_bytes=65536").await;
     assert_eq!(read.status, 200, "{read:?}");
     is_served(&world).await;
-    // One that was idle for longest made room, and was told.
+    // The socket that was idle for longest was closed, with a reason.
     assert_eq!(sockets[0].end().await.0, 1013);
     world.stop().await;
 }

@@ -84,7 +84,7 @@ async fn a_body_with_a_coding_that_is_not_undone_is_refused() {
             assert_eq!(answer.status, 415, "{coding} {path}: {answer:?}");
         }
     }
-    // What takes no records takes no gzip, and a stream of records neither.
+    // Routes without records take no gzip, nor does a stream of records.
     let gzip = [("content-encoding", "gzip"), ("content-type", "application/json")];
     for path in ["/consumers/g", "/admin/topics", "/console/login"] {
         let answer = connection.ask("POST", path, &gzip, b"{}").await;

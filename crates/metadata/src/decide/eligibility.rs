@@ -21,8 +21,8 @@
 //! complete replicas, and the greatest is elected ([`super::log_ends`]). Every complete replica has every acknowledged record, so the
 //! greatest has. A partition with one complete replica elects that one.
 //!
-//! A partition of which a replica's log has a leader epoch that the metadata does not have ([`super::found_epochs`]) has no leader, whoever is
-//! complete by the metadata. An operator's request elects the replica with the greatest log end, in a leader epoch above.
+//! A partition of which a replica's log has a leader epoch that the metadata does not have ([`super::found_epochs`]) has no leader, although
+//! the metadata has complete replicas. An operator's request elects the replica with the greatest log end, in a leader epoch above.
 //!
 //! The last leader is tried although the topic does not allow unclean elections, as in Kafka ("balanced"
 //! recovery): with `durability=page-cache` the death of all processes takes all replicas out of ISR and

@@ -116,7 +116,7 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
         self.pool.used_bytes()
     }
 
-    /// A request of `owner` came. `outcome_bytes_max`: what its outcome may take, set aside now so that there is room for it when
+    /// A request of `owner` came. `outcome_bytes_max`: greatest size of its outcome, reserved now so that there is room for it when
     /// the request cannot be taken back any more. `waiter` is asked for if the request must wait.
     pub fn begin(
         &mut self,

@@ -152,7 +152,7 @@ fn is_written_or_unknown(outcomes: &[Outcome]) -> bool {
     })
 }
 
-/// What is kept for other requests: the outcomes, without the words of errors if those are too long.
+/// The outcomes that other requests with the key get, without error texts if those are too long.
 fn keep(outcomes: Vec<Outcome>, received_ms: i64, bytes_max: usize) -> Kept {
     let kept = KeptOutcomes::of(&outcomes, received_ms);
     match kept.size_bytes() > bytes_max {

@@ -19,7 +19,7 @@ const MEMORY_PART: usize = 8;
 /// Who waits is told what is kept; or, by a sender that is dropped, that nothing was carried out.
 type Waiter = oneshot::Sender<Kept>;
 
-/// What is kept for a key.
+/// The outcomes of a key's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::produce) enum Kept {
     /// The request failed as a whole.
