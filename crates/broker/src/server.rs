@@ -415,20 +415,21 @@ impl Server {
 
     /// Has the controller decide, and waits until what it decided has been acted upon here.
     pub async fn decide(&self, request: Request) -> Result<Response, ErrorCode> {
-        match self.controller.decide(request).await {
-            Ok(response) => {
-                self.applied().await;
-                Ok(response)
+        let response = self.decide_only(request).await?;
+        self.applied().await;
+        Ok(response)
+    }
+
+    /// Has the controller decide, and waits for no action of this broker.
+    pub async fn decide_only(&self, request: Request) -> Result<Response, ErrorCode> {
+        self.controller.decide(request).await.map_err(|cause| {
+            warn!(%cause, "the controller could not decide");
+            // A client may repeat a request that no controller took; one that may have happened it must not.
+            match cause {
+                Undecided::Unknown => ErrorCode::RequestTimedOut,
+                Undecided::NoController(_) => ErrorCode::NotController,
             }
-            Err(cause) => {
-                warn!(%cause, "the controller could not decide");
-                // Who is told that it is another's business may send it again; what may have happened must not be.
-                Err(match cause {
-                    Undecided::Unknown => ErrorCode::RequestTimedOut,
-                    Undecided::NoController(_) => ErrorCode::NotController,
-                })
-            }
-        }
+        })
     }
 
     /// Waits until this broker has acted upon all metadata that is known now: a topic that was

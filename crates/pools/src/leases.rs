@@ -139,6 +139,18 @@ impl<O: Clone + Eq + Hash> PoolState<O> {
         candidates.min().map(|(_, number)| number)
     }
 
+    /// Revokes leases of owners that use more than this one would with `more` units, and frees their units at once.
+    /// Returns whether there is room for `more`.
+    fn make_room(&mut self, owner: &O, more: usize, units_max: usize) -> bool {
+        while self.used + more > units_max {
+            let own = self.used_by(owner) + more;
+            let Some(victim) = self.choose(owner, own, u64::MAX, 0) else { return false };
+            self.change(victim, 0);
+            self.revoke(victim);
+        }
+        true
+    }
+
     fn revoke(&mut self, number: u64) {
         if let Some(entry) = self.leases.get(&number) {
             self.leaving += entry.units;
@@ -198,15 +210,12 @@ impl<O: Clone + Eq + Hash> LeasePool<O> {
     ) -> Option<Lease<O>> {
         let lease = self.open(owner, now);
         let mut state = self.state.lock();
-        while state.used + units > self.units_max {
-            let own = state.used_by(&lease.owner) + units;
-            let victim = state.choose(&lease.owner, own, u64::MAX, 0)?;
-            state.change(victim, 0);
-            state.revoke(victim);
+        let is_room_made = state.make_room(&lease.owner, units, self.units_max);
+        if is_room_made {
+            state.change(lease.number, units);
         }
-        state.change(lease.number, units);
         drop(state);
-        Some(lease)
+        is_room_made.then_some(lease)
     }
 
     fn ms(&self, at: Instant) -> u64 {
@@ -253,8 +262,12 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         if units > before {
             let more = units - before;
             let own = state.used_by(&self.owner) + more;
-            if state.used + more > self.pool.units_max || state.is_above_ceiling(own, now) {
+            if state.used + more > self.pool.units_max {
                 state.note_refusal(&self.owner, own, now);
+                return false;
+            }
+            // A refusal by the ceiling renews no contention: the pool has room.
+            if state.is_above_ceiling(own, now) {
                 return false;
             }
             if state.contention.is_some_and(|contention| own <= contention.ceiling) {
@@ -263,6 +276,19 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         }
         state.change(self.number, units);
         true
+    }
+
+    /// Changes the lease to `units`. In a full pool, leases of owners that use more are revoked, as by
+    /// [`LeasePool::admit`]. Returns false, and leaves the lease as it is, if no owner uses more.
+    pub fn try_grow(&self, units: usize) -> bool {
+        let mut state = self.pool.state.lock();
+        let before = state.leases.get(&self.number).map_or(0, |entry| entry.units);
+        let is_room_made =
+            state.make_room(&self.owner, units.saturating_sub(before), self.pool.units_max);
+        if is_room_made {
+            state.change(self.number, units);
+        }
+        is_room_made
     }
 
     /// Revokes leases until `more` units are free or about to be: of owners that use more than this one would, those
@@ -367,6 +393,31 @@ mod tests {
         assert!(hog.try_set(70, now), "none waits");
         assert!(!other.try_set(40, now));
         assert!(hog.try_set(80, now + CONTENTION), "the waiting one has given up");
+    }
+
+    #[test]
+    fn a_refusal_in_a_pool_with_room_prolongs_no_contention() {
+        let (pool, now) = (pool(100), Instant::now());
+        let (hog, middle, small) = (pool.open(3, now), pool.open(HOG, now), pool.open(OTHER, now));
+        assert!(hog.try_set(90, now) && middle.try_set(10, now));
+        assert!(!small.try_set(5, now), "the pool is full");
+        hog.set(20);
+        for tenth in 1..=15 {
+            assert!(!middle.try_set(15, now + tenth * SECOND / 10), "the small one may come back");
+        }
+        assert!(middle.try_set(15, now + CONTENTION), "the small one has given up");
+    }
+
+    #[test]
+    fn a_lease_that_grows_revokes_leases_of_larger_owners() {
+        let (pool, now) = (pool(10), Instant::now());
+        let hog: Vec<_> = (0..9).map(|_| pool.admit(HOG, 1, now).unwrap()).collect();
+        let other = pool.admit(OTHER, 1, now).unwrap();
+        assert!(other.try_grow(4));
+        assert_eq!(hog.iter().filter(|lease| lease.is_revoked()).count(), 3);
+        assert!(!hog[8].try_grow(2), "no owner uses more");
+        assert!(!other.try_grow(9), "the hog would use less");
+        assert_eq!((other.units(), pool.used_units()), (4, 10));
     }
 
     #[test]

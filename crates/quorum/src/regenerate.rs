@@ -35,7 +35,7 @@ pub fn check_regenerated(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError>
     }
     let data = dir.parent().unwrap_or(dir).display();
     Err(QuorumError::Stopped(format!(
-        "a regeneration of {} did not finish, and nothing was changed: run `highwater cluster regenerate {data} --yes` again",
+        "a regeneration of {} did not finish: run `highwater cluster regenerate {data} --yes` again, with the same --voters",
         dir.display()
     )))
 }

@@ -155,7 +155,7 @@ impl Kind {
 }
 
 /// An error as a client is told it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ApiError {
     /// What went wrong.
     pub kind: Kind,

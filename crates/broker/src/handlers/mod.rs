@@ -212,12 +212,15 @@ impl Call {
     ) -> Result<::metadata::Response, ErrorCode> {
         let (call, place) = (Arc::clone(self), self.server.memory.decision_place().await);
         let deciding = tokio::spawn(async move {
-            let decided = call.server.decide(request).await;
+            let decided = call.server.decide_only(request).await;
             drop(place);
             decided
         });
         // The task is aborted only when the broker ends.
-        deciding.await.unwrap_or(Err(ErrorCode::RequestTimedOut))
+        let decided = deciding.await.unwrap_or(Err(ErrorCode::RequestTimedOut))?;
+        // A hung disk may delay it for ever: only the connection waits.
+        self.server.applied().await;
+        Ok(decided)
     }
 
     fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {

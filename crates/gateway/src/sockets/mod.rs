@@ -98,7 +98,7 @@ pub(crate) async fn open(
     };
     if let Work::Read(reading) = &work {
         let more = PARTITION_BYTES * reading.reader.partitions().saturating_sub(1);
-        if !lease.try_set(SOCKET_BYTES + more, std::time::Instant::now()) {
+        if !lease.try_grow(SOCKET_BYTES + more) {
             return Err(sockets_are_full());
         }
     }

@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         let peak_bytes = bytes.next_multiple_of(STEP_BYTES);
         let grown = self.own_bytes + 2 * (peak_bytes - WRITE_BYTES);
-        if !self.lease.try_set(grown, std::time::Instant::now()) {
+        if !self.lease.try_grow(grown) {
             return Err(End::later("the gateway has no memory for the next message now"));
         }
         self.peak_bytes = peak_bytes;

@@ -5,7 +5,10 @@
 //! elected, of those whose log ends the controller knows.
 
 use super::eligibility::{View, next};
-use super::{Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal, ReplicaEnds};
+use super::{
+    Answer, ControllerSettings, Draft, ElectLeaders, ElectionKind, Refusal, ReplicaEnds,
+    SWEEP_PARTITIONS_MAX,
+};
 use crate::image::{PartitionImage, TopicImage};
 use model::{BrokerId, ErrorCode, PartitionIndex, TopicId};
 use std::sync::Arc;
@@ -117,6 +120,17 @@ impl Draft {
                     == (topic.id, partition, old.partition_epoch)
             };
             let ends = ends.iter().find(is_current).map_or(&[][..], |of| &of.ends);
+            let serves =
+                |id: &&BrokerId| self.image().is_eligible_replica(**id, topic.id, partition);
+            let is_held = topic.found_epoch(partition).is_some();
+            if is_held && ends.is_empty() && old.replicas.iter().filter(serves).count() > 1 {
+                // The last known leader of the metadata may lack what the lost majority acknowledged.
+                let message = format!(
+                    "The log ends of the replicas are not known. Name at most {SWEEP_PARTITIONS_MAX} partitions, and \
+                     request the election again."
+                );
+                return refuse(ErrorCode::EligibleLeadersNotAvailable, message);
+            }
             let view = View { forced: true, ends, ..View::of(self.image(), topic) };
             view.settled(partition, old).filter(PartitionImage::has_leader)
         } else {

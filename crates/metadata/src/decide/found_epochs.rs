@@ -44,9 +44,12 @@ impl Draft {
         let Some(old) = topic.partition(partition) else {
             return refuse(ErrorCode::UnknownTopicOrPartition, "There is no such partition.");
         };
-        let leader_epoch = leader_epoch.in_generation(old.leader_epoch.generation());
+        let generation = old.leader_epoch.generation();
+        let leader_epoch = leader_epoch.in_generation(generation);
         let is_known = !old.lacks_election(leader_epoch)
-            || topic.found_epoch(partition).is_some_and(|found| leader_epoch <= found);
+            || topic
+                .found_epoch(partition)
+                .is_some_and(|found| leader_epoch <= found.in_generation(generation));
         if is_known || is_planted(Mutant::FoundEpochsAreIgnored) {
             return Ok(());
         }

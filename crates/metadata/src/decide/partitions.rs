@@ -4,7 +4,7 @@ use super::agreed::TopicRules;
 use super::topics::{NEW_PARTITIONS_MAX, check_partition_budget};
 use super::{Answer, CreatePartitions, Draft, NewPartitions, Refusal, placement};
 use crate::record::MetadataRecord;
-use model::ErrorCode;
+use model::{ErrorCode, LeaderEpoch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -70,7 +70,11 @@ impl Draft {
         };
         *left -= added;
         let rules = TopicRules::of(self.image(), name);
-        for state in self.new_partitions(rules, old, &placed) {
+        // A lost majority may have grown the topic, too: its logs of these partitions have epochs of earlier generations.
+        let generation = topic.partitions().map(|(_, state)| state.leader_epoch.generation()).max();
+        let first_epoch = LeaderEpoch(0).in_generation(generation.unwrap_or(0));
+        for mut state in self.new_partitions(rules, old, &placed) {
+            state.leader_epoch = first_epoch;
             self.push(MetadataRecord::partition_added(topic.id, state));
         }
         Ok(())

@@ -133,9 +133,8 @@ async fn send(
         let outcomes = settle_all(&shared.topics, &topic, slots).await;
         let is_open = is_written_or_unknown(&outcomes);
         let told = job.answer(&outcomes);
-        let kept = keep(outcomes, job.received_ms(), kept_bytes_max);
         match is_open {
-            true => owed.decided(&kept),
+            true => owed.decided(&keep(outcomes, job.received_ms(), kept_bytes_max)),
             false => owed.nothing_written(),
         }
         // The client may have left.

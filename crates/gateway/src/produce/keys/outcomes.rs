@@ -65,12 +65,17 @@ impl KeptOutcomes {
 
     /// Codes the outcomes. `received_ms`: timestamp of the records that have none in their request.
     pub(in crate::produce) fn of(outcomes: &[Outcome], received_ms: i64) -> KeptOutcomes {
-        let mut errors: Vec<ApiError> = Vec::new();
+        let (mut errors, mut numbers) = (Vec::new(), HashMap::new());
         let mut places: Vec<Place> = Vec::new();
         let mut known = HashMap::new();
         let mut runs: Vec<(usize, u64)> = Vec::new();
         for outcome in outcomes {
-            let error = outcome.result.as_ref().err().map(|error| number_of(&mut errors, error));
+            let error = outcome.result.as_ref().err().map(|error: &ApiError| {
+                *numbers.entry(error).or_insert_with(|| {
+                    errors.push(error.clone());
+                    errors.len() - 1
+                })
+            });
             let choice = outcome.choice;
             let name = (choice.map(|choice| (choice.partition, choice.broker)), error);
             let at = *known.entry(name).or_insert_with(|| {
@@ -120,13 +125,6 @@ impl KeptOutcomes {
         }
         (received_ms, outcomes)
     }
-}
-
-fn number_of(errors: &mut Vec<ApiError>, error: &ApiError) -> usize {
-    errors.iter().position(|known| known == error).unwrap_or_else(|| {
-        errors.push(error.clone());
-        errors.len() - 1
-    })
 }
 
 /// Records of a place, one after the other.
