@@ -106,7 +106,7 @@ impl Cluster {
         };
         let topic = partitions_in(&broker.image);
         let known = self.topic_of(client).start;
-        if topic.start > known {
+        if !topic.is_empty() && self.truth.is_newer(topic.start, known) {
             return self.adopt_topic(client, topic);
         }
         // The broker may not have the deletion of an earlier topic yet.

@@ -32,6 +32,8 @@ pub(super) struct Truth {
     pub(super) image: Arc<ClusterImage>,
     /// By partition, leader epoch and first offset.
     contents: BTreeMap<(PartitionId, LeaderEpoch, Offset), Content>,
+    /// Topics by their first partitions, in the order of their creation.
+    created: Vec<PartitionId>,
     /// How far the log of a broker was looked at.
     looked: BTreeMap<(usize, PartitionId), Offset>,
     /// An unclean election was allowed and happened, or power failed behind a disk that lied: what was acknowledged may be gone.
@@ -55,6 +57,13 @@ pub(super) struct Truth {
 }
 
 impl Truth {
+    /// Whether the topic that begins with `topic` was created after the one that begins with `other`. Requests to create may
+    /// be decided in another order than that of the topics' numbers.
+    pub(super) fn is_newer(&self, topic: PartitionId, other: PartitionId) -> bool {
+        let rank = |topic| self.created.iter().position(|known| *known == topic);
+        rank(topic) > rank(other)
+    }
+
     /// Whether a replica of the partition may refuse to truncate.
     pub(super) fn may_refuse(&self, at: PartitionId) -> bool {
         self.forgiven.contains(&at) || self.led_by_copies.contains(&at)
@@ -137,7 +146,11 @@ impl Cluster {
             }
             self.notice_registrations();
             self.notice_reachable();
-            self.history.add_partitions(&self.partitions());
+            let topic = self.partitions();
+            if !topic.is_empty() && !self.truth.created.contains(&topic.start) {
+                self.truth.created.push(topic.start);
+            }
+            self.history.add_partitions(&topic);
             if let MetadataRecord::ReplicasOnline { broker, replicas } = record {
                 self.check_returned(*broker, replicas)?;
             }
