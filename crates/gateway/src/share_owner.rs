@@ -20,7 +20,7 @@ pub(crate) enum ShareOwner {
 }
 
 impl ShareOwner {
-    /// The owner of what a request takes.
+    /// The owner of the memory and places of a request.
     pub(crate) fn of(parts: &Parts) -> ShareOwner {
         let visitor = Visitor::of(parts);
         match Peer::of(parts) {

@@ -108,7 +108,7 @@ impl Topics {
     /// The topic of this name, looked up if it is not known.
     ///
     /// # Errors
-    /// There is no such topic, it belongs to the cluster, or no broker answers.
+    /// The topic does not exist, is internal, or no broker answers.
     pub(crate) async fn get(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
         self.get_or_create(name, false).await
     }
@@ -117,7 +117,7 @@ impl Topics {
     /// write to (`auto.create.topics.enable`).
     ///
     /// # Errors
-    /// There is no such topic, it belongs to the cluster, or no broker answers.
+    /// The topic does not exist, is internal, or no broker answers.
     pub(crate) async fn get_or_create(
         &self,
         name: &str,

@@ -24,7 +24,7 @@ pub(crate) struct Login {
     means: LoginMeans,
 }
 
-/// What a client proved its login with.
+/// The credential of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LoginMeans {
     /// A password, or a ticket: valid as long as the entry of its user is the same.

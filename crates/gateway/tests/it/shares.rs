@@ -1,7 +1,6 @@
 //! A client of one address fills each pool in the cheapest way; then a client of another address is served.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use gateway::{InstanceSettings, Settings};
 use serde_json::json;
@@ -47,7 +46,7 @@ async fn read_again(connection: &mut Connection, target: &str) -> Answer {
             if answer.status != 429 {
                 return answer;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, reading).await.expect("memory in time")
@@ -60,7 +59,7 @@ async fn open_again(world: &World, target: &str) -> WebSocket {
                 Ok(socket) => return socket,
                 Err(refused) => assert_eq!(refused.0, 429, "{refused:?}"),
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, opening).await.expect("memory in time")
@@ -161,7 +160,7 @@ async fn instances_of_one_address_leave_places_to_another() {
             let path = "/consumers/g/instances/i0/assignments";
             match connection.ask("GET", path, &[("accept", V2)], b"").await.status {
                 404 => break,
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+                _ => tokio::task::yield_now().await,
             }
         }
     };

@@ -124,7 +124,7 @@ impl Draft {
                 |id: &&BrokerId| self.image().is_eligible_replica(**id, topic.id, partition);
             let is_held = topic.found_epoch(partition).is_some();
             if is_held && ends.is_empty() && old.replicas.iter().filter(serves).count() > 1 {
-                // The last known leader of the metadata may lack what the lost majority acknowledged.
+                // The last known leader of the metadata may lack records that the lost majority acknowledged.
                 let message = format!(
                     "The log ends of the replicas are not known. Name at most {SWEEP_PARTITIONS_MAX} partitions, and \
                      request the election again."

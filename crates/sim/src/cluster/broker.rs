@@ -249,8 +249,8 @@ impl ClusterBroker {
         self.image.broker(self.id).is_some_and(|known| known.epoch == self.epoch)
     }
 
-    /// Whether it may serve: it goes by all metadata up to its registration, no replica that had to be made anew
-    /// counts any more, and the controller knows of replicas in a missing directory.
+    /// Whether the broker may serve: it has applied the metadata up to its registration, no replica with a new empty log
+    /// is in an ISR or ELR, and the controller has recorded the replicas in a missing directory.
     pub(crate) fn is_ready(&self) -> bool {
         let is_reported = self.missing_reported || !self.log_dirs.is_incomplete();
         self.is_known() && self.made_anew.is_empty() && is_reported

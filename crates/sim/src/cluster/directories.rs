@@ -49,7 +49,7 @@ pub(super) struct MissingDirectories {
 }
 
 impl MissingDirectories {
-    /// `others`: whether another kind of fault may take away what a directory has.
+    /// `others`: whether the run has another fault that removes or replaces the contents of a directory.
     pub(super) fn new(seed: u64, plan: &ClusterPlan, others: bool) -> MissingDirectories {
         let mut random = Rng::with_seed(seed ^ OWN_NUMBERS);
         let per_cent = [0, 20, 50][random.usize(0..3)];
