@@ -16,8 +16,10 @@ use crate::pattern::Form;
 use crate::position::Place;
 
 mod cluster;
+mod testing;
 
 pub use cluster::{Cluster, ClusterUp, Elect, Regenerate};
+pub use testing::{FaultFiles, TestBroker};
 
 /// What every command takes stands behind what is its own.
 const GLOBAL: &str = "Global options";
@@ -60,6 +62,8 @@ pub enum Command {
     Gateway(Gateway),
     /// Run a proxy of Kafka's protocol in front of any Kafka cluster
     Proxy(Proxy),
+    /// Run a broker for tests: a free port, a temporary folder, faults by rule; it ends with the process that started it
+    TestBroker(TestBroker),
     /// Create, list, show, change and delete topics
     #[command(subcommand)]
     Topic(Topic),
@@ -208,6 +212,8 @@ pub struct Proxy {
         value_parser = clap::value_parser!(u32).range(16..)
     )]
     pub memory_max: u32,
+    #[command(flatten)]
+    pub faults: FaultFiles,
 }
 
 fn host_port(text: &str) -> Result<HostPort, &'static str> {

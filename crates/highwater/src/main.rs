@@ -11,6 +11,7 @@ mod lines;
 mod logging;
 mod moment;
 mod output;
+mod parent;
 mod pattern;
 mod position;
 mod reports;

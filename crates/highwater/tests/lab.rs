@@ -1,4 +1,4 @@
-//! The laboratory as it is used: the program, brokers of its own, and a proxy that misbehaves on purpose.
+//! The laboratory as it is used: the program, brokers of its own, and a proxy that injects faults.
 
 use std::fs;
 use std::io::BufRead;
@@ -17,7 +17,8 @@ use lab::target::Target;
 use model::TopicPartition;
 use perf::load::{self, ProduceLoad, ProduceReport, Sizes, Stop};
 use perf::stamp::Verdict;
-use proxy::{Misbehave, Proxy, ProxyConfig};
+use proxy::fault_injection::{CountBy, FaultAction, FaultPlan, FaultRule, Occurrence};
+use proxy::{FaultInjector, FaultedRecords, Proxy, ProxyConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use wire::MetadataRequest;
@@ -95,13 +96,30 @@ impl Broker {
     }
 }
 
-/// Sends stamped records through a proxy that does wrong, and says what the check found and what was done.
-fn through(misbehave: Misbehave) -> (ProduceReport, Verdict, proxy::Misdeeds) {
+/// Fault in every so-manieth produce request.
+fn every(count: u64, action: FaultAction) -> FaultRule {
+    FaultRule {
+        name: action.name().to_owned(),
+        api: Some(wire::ApiKey::Produce),
+        topic: None,
+        partition: None,
+        client_id: None,
+        occurrence: Occurrence::Every(count),
+        count_by: CountBy::Rule,
+        limit: None,
+        action,
+    }
+}
+
+/// Sends stamped records through a proxy with faults. Returns what the check found, and the faults.
+fn through(rules: Vec<FaultRule>) -> (ProduceReport, Verdict, FaultedRecords) {
     let broker = Broker::start();
     broker.create_topic("t");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let config = ProxyConfig { misbehave, ..ProxyConfig::new(&broker.bootstrap()) };
+    let faults = FaultInjector::of_plan(FaultPlan { seed: 0, rules }).unwrap();
+    let faults = Some(Arc::new(faults));
+    let config = ProxyConfig { faults, ..ProxyConfig::new(&broker.bootstrap()) };
     let proxy = runtime.block_on(Proxy::start(config)).unwrap();
     let mut load = ProduceLoad {
         sizes: Sizes::Fixed(200),
@@ -113,13 +131,13 @@ fn through(misbehave: Misbehave) -> (ProduceReport, Verdict, proxy::Misdeeds) {
     // Several requests in flight that may change places, and no sequence numbers to notice it.
     (load.producer.acks, load.producer.idempotence) = (1, false);
     let report = load::produce(&load, &Stop::default()).unwrap();
-    let misdeeds = proxy.misdeeds();
-    let there = 20_000 - misdeeds.lost_records + misdeeds.repeated_records;
+    let faulted = proxy.faulted_records();
+    let there = 20_000 - faulted.lost_records + faulted.duplicated_records;
     runtime.block_on(wait_for_records(there, "t", &broker));
     let verdict =
         load::verify(&broker.bootstrap(), &report.acknowledgements, Duration::from_secs(2))
             .unwrap();
-    (report, verdict, misdeeds)
+    (report, verdict, faulted)
 }
 
 /// Waits until so many records of a topic of one partition can be read: with `acks=1` they are acknowledged before that.
@@ -142,7 +160,7 @@ async fn wait_for_records(count: u64, topic: &str, broker: &Broker) {
 
 #[test]
 fn an_honest_target_is_called_clean() {
-    let (report, verdict, _) = through(Misbehave::default());
+    let (report, verdict, _) = through(Vec::new());
     assert_eq!(report.acknowledged, 20_000);
     assert!(verdict.is_clean(), "{verdict:?}");
     assert_eq!((verdict.acknowledged, verdict.found), (20_000, 20_000));
@@ -150,34 +168,34 @@ fn an_honest_target_is_called_clean() {
 
 #[test]
 fn a_target_that_drops_is_found_out() {
-    let (report, verdict, misdeeds) = through(Misbehave { lose_every: 7, ..Misbehave::default() });
+    let (report, verdict, faulted) = through(vec![every(7, FaultAction::Lose)]);
     assert_eq!(report.acknowledged, 20_000, "the client was told that all is well");
-    assert!(misdeeds.lost_records > 0);
-    assert_eq!(verdict.lost, misdeeds.lost_records);
+    assert!(faulted.lost_records > 0);
+    assert_eq!(verdict.lost, faulted.lost_records);
     assert_eq!((verdict.duplicated, verdict.damaged), (0, 0));
 }
 
 #[test]
 fn a_target_that_repeats_is_found_out() {
-    let (_, verdict, misdeeds) = through(Misbehave { repeat_every: 5, ..Misbehave::default() });
-    assert!(misdeeds.repeated_records > 0);
-    assert_eq!(verdict.duplicated, misdeeds.repeated_records);
+    let (_, verdict, faulted) = through(vec![every(5, FaultAction::Duplicate)]);
+    assert!(faulted.duplicated_records > 0);
+    assert_eq!(verdict.duplicated, faulted.duplicated_records);
     assert_eq!((verdict.lost, verdict.damaged), (0, 0));
 }
 
 #[test]
 fn a_target_that_reorders_is_found_out() {
-    let (_, verdict, misdeeds) = through(Misbehave { reorder_every: 3, ..Misbehave::default() });
-    assert!(misdeeds.reordered_pairs > 0);
+    let (_, verdict, faulted) = through(vec![every(3, FaultAction::Reorder)]);
+    assert!(faulted.reordered_pairs > 0);
     assert!(verdict.reordered > 0, "{verdict:?}");
     assert_eq!((verdict.lost, verdict.duplicated, verdict.damaged), (0, 0, 0));
 }
 
 #[test]
 fn a_target_that_damages_is_found_out() {
-    let (_, verdict, misdeeds) = through(Misbehave { damage_every: 4, ..Misbehave::default() });
-    assert!(misdeeds.damaged_records > 0);
-    assert_eq!(verdict.damaged, misdeeds.damaged_records);
+    let (_, verdict, faulted) = through(vec![every(4, FaultAction::Damage)]);
+    assert!(faulted.damaged_records > 0);
+    assert_eq!(verdict.damaged, faulted.damaged_records);
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! From the broker to the client: answers go through as bytes, but for those that bear addresses
-//! or versions, and for those that misbehaviour makes of them.
+//! or versions, and for those that fault injection changes.
 
 use crate::counters::Counters;
 use crate::endpoints::{Form, Step, Walk, hide_in_tail};
+use crate::fault_injection::answer;
+use crate::fault_injection::{FaultInjector, FaultRule};
 use crate::frames::{Broken, frame_size};
-use crate::link::{Expected, Fate, Link};
-use crate::mischief::Mischief;
+use crate::link::{AfterDrop, ConnectionEnd, Expected, Fate, Link};
+use crate::produced::TopicKey;
 use crate::pump::Relay;
 use crate::rewrite::{self, Addresses};
 use bytes::{Bytes, BytesMut};
+use model::Uuid;
+use std::time::Instant;
 use tokio::sync::Notify;
 use wire::frame::{LENGTH_BYTES, read_response_head};
 use wire::reader::DecodeError;
@@ -33,6 +37,8 @@ enum State {
     Walking(usize, Walk, Form),
     /// The next answer, of this size, is held until it is whole.
     Holding(usize, Expected),
+    /// The client gets nothing more. True: the connection ends. False: it stays open.
+    Ended(bool),
 }
 
 /// The answers of one connection.
@@ -40,11 +46,15 @@ pub struct Answers<'a> {
     link: &'a Link,
     counters: &'a Counters,
     addresses: &'a (dyn Addresses + Sync),
-    mischief: Option<&'a Mischief>,
+    faults: Option<&'a FaultInjector>,
+    /// Address of the broker, `host:port`.
+    upstream: &'a str,
     held_bytes_max: usize,
     state: State,
-    /// What goes behind the next answer.
+    /// Answer that goes behind the next answer.
     postponed: Option<Bytes>,
+    /// Answers that a fault holds back, and until when.
+    delayed: Option<(Instant, Vec<Bytes>)>,
     /// Whether it ends with the last answer that is to come.
     is_closing: bool,
 }
@@ -55,30 +65,74 @@ impl<'a> Answers<'a> {
         link: &'a Link,
         counters: &'a Counters,
         addresses: &'a (dyn Addresses + Sync),
-        mischief: Option<&'a Mischief>,
         held_bytes_max: usize,
     ) -> Answers<'a> {
         Answers {
             link,
             counters,
             addresses,
-            mischief,
+            faults: None,
+            upstream: "",
             held_bytes_max,
             state: State::Between,
             postponed: None,
+            delayed: None,
             is_closing: false,
         }
     }
 
+    /// The same answers, of the broker at `upstream`, with faults.
+    pub fn with_faults(self, faults: Option<&'a FaultInjector>, upstream: &'a str) -> Answers<'a> {
+        Answers { faults, upstream, ..self }
+    }
+
     /// Sends the answers that no broker will.
     fn fabricate(&mut self, incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
-        while let Some(next) = self.link.take_fabricated() {
-            if let Fate::Fabricated(answer) = next.fate {
-                flush(incoming, at, out);
-                self.counters.response(next.api_key, answer.len());
-                out.push(answer);
+        while !matches!(self.state, State::Ended(_)) {
+            let Some(next) = self.link.take_fabricated() else { return };
+            match next.fate {
+                Fate::Fabricated(answer) => {
+                    flush(incoming, at, out);
+                    self.counters.response(next.api_key, answer.len());
+                    out.push(answer);
+                }
+                Fate::End(end) => {
+                    if end == ConnectionEnd::Reset {
+                        self.link.set_reset();
+                    }
+                    self.state = State::Ended(true);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Drops the answer that arrives, and all behind it.
+    fn end_after(&mut self, after: AfterDrop) {
+        let control = self.faults.and_then(FaultInjector::control);
+        if let (AfterDrop::Kill, Some(control)) = (after, control) {
+            control.kill(self.upstream);
+        }
+        self.state = State::Ended(after == AfterDrop::Close);
+    }
+
+    /// The answer with the change of a fault.
+    fn changed(&self, frame: &[u8], expected: &Expected) -> Result<Option<Bytes>, Broken> {
+        let Fate::Change(change, rule) = &expected.fate else { return Ok(None) };
+        let Some(api) = ApiKey::from_code(expected.api_key) else { return Ok(None) };
+        let concerned = |name: &str, id: Uuid, partition: Option<i32>| {
+            self.is_concerned(rule, name, id, partition)
+        };
+        answer::change(frame, api, expected.version, *change, &concerned).map(Some)
+    }
+
+    /// Whether a rule matches a topic of an answer, which has a name or an id.
+    fn is_concerned(&self, rule: &FaultRule, name: &str, id: Uuid, partition: Option<i32>) -> bool {
+        let known = match (name, self.faults) {
+            ("", Some(faults)) => faults.topics().resolve(TopicKey::Id(id)),
+            _ => Some(name.to_owned()),
+        };
+        rule.matches_partition(known.as_deref(), partition)
     }
 
     /// Begins the answer at the front of `bytes`; false if more must come first.
@@ -91,6 +145,10 @@ impl<'a> Answers<'a> {
             return Err(Broken::Unasked(id));
         }
         self.counters.response(expected.api_key, size);
+        if let Fate::Drop(after) = expected.fate {
+            self.end_after(after);
+            return Ok(true);
+        }
         self.state = self.state_for(size, expected)?;
         Ok(true)
     }
@@ -99,7 +157,7 @@ impl<'a> Answers<'a> {
         let form = Form::of(expected.api_key, expected.version);
         let whole = rewrite::needs_whole(expected.api_key)
             || expected.produced.is_some()
-            || matches!(expected.fate, Fate::Postpone)
+            || matches!(expected.fate, Fate::Postpone | Fate::Delay(_) | Fate::Change(..))
             || self.postponed.is_some();
         match (expected.fate, form) {
             (Fate::Swallow, _) => Ok(State::Skipping(size)),
@@ -122,19 +180,24 @@ impl<'a> Answers<'a> {
         expected: Expected,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Broken> {
-        if let (Some(mischief), Some(produced)) = (self.mischief, &expected.produced) {
+        if let (Some(faults), Some(produced)) = (self.faults, &expected.produced) {
             let mut reader = Reader::new(&answer[LENGTH_BYTES..]);
             read_response_head(&mut reader, ApiKey::Produce, expected.version)?;
-            mischief.offsets().learn(produced, expected.version, &mut reader);
+            faults.offsets().learn(produced, expected.version, &mut reader);
         }
+        let changed = self.changed(&answer, &expected)?;
+        let answer = changed.map_or(answer, BytesMut::from);
         let Expected { api_key, version, fate, .. } = expected;
         let answer = rewrite::rewrite(answer, api_key, version, self.addresses)?;
         if matches!(fate, Fate::Postpone) {
             self.postponed = Some(answer);
             return Ok(());
         }
-        out.push(answer);
-        out.extend(self.postponed.take());
+        let answers = [answer].into_iter().chain(self.postponed.take());
+        match fate {
+            Fate::Delay(delay) => self.delayed = Some((Instant::now() + delay, answers.collect())),
+            _ => out.extend(answers),
+        }
         Ok(())
     }
 
@@ -181,6 +244,12 @@ impl<'a> Answers<'a> {
                 Ok(true)
             }
             State::Walking(left, walk, form) => self.walk(incoming, at, left, walk, form),
+            State::Ended(closes) => {
+                flush(incoming, at, out);
+                incoming.clear();
+                self.state = State::Ended(closes);
+                Ok(false)
+            }
         }
     }
 
@@ -228,7 +297,7 @@ fn flush(incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
 impl Relay for Answers<'_> {
     fn relay(&mut self, incoming: &mut BytesMut, out: &mut Vec<Bytes>) -> Result<(), Broken> {
         let mut at = 0;
-        loop {
+        while self.delayed.is_none() {
             if matches!(self.state, State::Between) {
                 self.fabricate(incoming, &mut at, out);
             }
@@ -244,8 +313,26 @@ impl Relay for Answers<'_> {
         &self.link.fabricated
     }
 
+    fn has_room(&self) -> bool {
+        self.delayed.is_none()
+    }
+
     fn kept_bytes(&self) -> usize {
-        self.postponed.as_ref().map_or(0, |answer| 2 * answer.len())
+        let delayed = self.delayed.iter().flat_map(|(_, answers)| answers);
+        self.postponed.iter().chain(delayed).map(|answer| 2 * answer.len()).sum()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.delayed.as_ref().map(|(until, _)| *until)
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Bytes>) -> Result<(), Broken> {
+        if self.deadline().is_some_and(|until| until <= now) {
+            out.extend(self.delayed.take().into_iter().flat_map(|(_, answers)| answers));
+            // Answers behind it may have been read already.
+            self.link.fabricated.notify_one();
+        }
+        Ok(())
     }
 
     fn held_frame_bytes(&self) -> usize {
@@ -260,7 +347,11 @@ impl Relay for Answers<'_> {
     }
 
     fn is_closed(&self) -> bool {
-        self.is_closing && matches!(self.state, State::Between) && self.link.is_idle()
+        match self.state {
+            State::Ended(closes) => closes || self.is_closing,
+            State::Between => self.is_closing && self.link.is_idle() && self.delayed.is_none(),
+            _ => false,
+        }
     }
 }
 
@@ -287,7 +378,7 @@ mod tests {
     /// What comes out when `bytes` come in pieces of a size.
     fn carried(link: &Link, bytes: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
         let counters = Counters::default();
-        let mut answers = Answers::new(link, &counters, &ById, None, 1 << 20);
+        let mut answers = Answers::new(link, &counters, &ById, 1 << 20);
         let (mut incoming, mut out) = (BytesMut::new(), Vec::new());
         for piece in bytes.chunks(piece) {
             incoming.extend_from_slice(piece);
@@ -369,7 +460,7 @@ mod tests {
     fn it_is_closed_when_the_last_answer_that_was_asked_for_has_gone_on() {
         let link = Link::default();
         let counters = Counters::default();
-        let mut answers = Answers::new(&link, &counters, &ById, None, 1 << 20);
+        let mut answers = Answers::new(&link, &counters, &ById, 1 << 20);
         link.expect(expected(99, 0, 8, Fate::Forward));
         assert!(!answers.is_closed(), "it was not told to");
         answers.close();

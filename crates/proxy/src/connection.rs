@@ -6,7 +6,6 @@ use crate::delay::DelayLine;
 use crate::frames::Broken;
 use crate::link::Link;
 use crate::memory::ConnectionMemory;
-use crate::mischief::Culprit;
 use crate::nodes::Target;
 use crate::proxy::Shared;
 use crate::pump::{Failure, Pump, Tolls};
@@ -15,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -85,8 +84,9 @@ async fn serve_alone(
         }
     };
     shared.counters.server_connected();
+    let upstream = place.dialled.clone();
     let carried = tokio::select! {
-        carried = carry(shared, &mut client, &mut server, memory) => carried,
+        carried = carry(shared, &mut client, &mut server, &upstream, memory) => carried,
         () = place.left() => {
             tracing::debug!(%peer, ?target, "the broker is elsewhere: its connection is closed");
             return;
@@ -185,6 +185,7 @@ async fn carry(
     shared: &Arc<Shared>,
     client: &mut TcpStream,
     server: &mut TcpStream,
+    upstream: &str,
     memory: &ConnectionMemory,
 ) -> Result<(), (Side, Broken)> {
     client.set_nodelay(true).map_err(|error| (Side::Client, error.into()))?;
@@ -194,15 +195,11 @@ async fn carry(
     let link = Link::default();
     // Set when the proxy closes and no further request goes to the broker.
     let asked_all = watch::Sender::new(false);
-    let culprit = shared.mischief.clone().map(Culprit::new);
-    let requests = Requests::new(&link, &shared.counters, shared.held_bytes_max, culprit);
-    let answers = Answers::new(
-        &link,
-        &shared.counters,
-        shared,
-        shared.mischief.as_deref(),
-        shared.held_bytes_max,
-    );
+    let faults = shared.faults.as_deref();
+    let requests =
+        Requests::new(&link, &shared.counters, shared.held_bytes_max).with_faults(faults, upstream);
+    let answers = Answers::new(&link, &shared.counters, shared, shared.held_bytes_max)
+        .with_faults(faults, upstream);
     let [of_requests, of_answers] = memory.parts();
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let up = Pump::new(
@@ -243,10 +240,15 @@ async fn carry(
             Failure::Sink(error) => (Side::Client, error),
         })
     };
-    tokio::select! {
+    let ended = tokio::select! {
         ended = up => ended,
         ended = down => ended,
+    };
+    if link.is_reset() {
+        // A socket that is gone already needs no reset.
+        let _ = rustix::net::sockopt::set_socket_linger(&*client, Some(Duration::ZERO));
     }
+    ended
 }
 
 fn tolls(shared: &Shared, together: Option<Arc<Mutex<TokenBucket>>>) -> Tolls {

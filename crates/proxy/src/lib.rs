@@ -2,14 +2,13 @@
 //!
 //! It stands between any Kafka client and any Kafka cluster. What it must change it parses: the
 //! addresses in answers, and the versions that brokers offer. All else goes through as bytes, large
-//! frames piece by piece. It can also behave like a slow network ([`Shape`]), and, so that a check
-//! of deliveries can be seen to find something, lose, repeat, reorder and damage records
-//! ([`Misbehave`]). It is no gateway: it decodes no records but those that it damages, ends no TLS,
+//! frames piece by piece. It can also behave like a slow network ([`Shape`]), and inject faults by rule
+//! ([`fault_injection`]). A gateway is something else: the proxy decodes no records but those that it damages, ends no TLS,
 //! and does not choose a broker for anybody.
 //!
 //! Read `proxy`, then `connection` and `pump` (bytes from one socket to the other), then
 //! `requests` and `answers` (what is looked at on the way), `endpoints` and `rewrite` (what is
-//! changed). `scout` asks the cluster by itself where its brokers are. [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
+//! changed), and `fault_injection`. `scout` asks the cluster by itself where its brokers are. [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
 
 mod alarm;
 mod answers;
@@ -18,11 +17,10 @@ mod connection;
 mod counters;
 pub mod delay;
 mod endpoints;
+pub mod fault_injection;
 mod frames;
 mod link;
 mod memory;
-mod misbehave;
-mod mischief;
 mod nodes;
 mod produced;
 mod proxy;
@@ -37,7 +35,7 @@ mod shown;
 mod testing;
 
 pub use counters::{ApiTraffic, Counters, Traffic};
-pub use misbehave::{Misbehave, Misdeeds};
+pub use fault_injection::{FaultInjector, FaultedRecords};
 pub use proxy::{Proxy, ProxyConfig, ProxyError};
 pub use shape::{EMULATIONS, Emulation, Shape, emulation};
 pub use shown::{MemoryShown, OfProcess};

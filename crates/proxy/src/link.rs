@@ -1,10 +1,14 @@
 //! What the two directions of a connection tell each other: which answers are to come, in which
 //! order, and what is to be done with them.
 
+use crate::fault_injection::FaultRule;
+use crate::fault_injection::answer::AnswerChange;
 use crate::produced::Produced;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What is to be done with an answer.
@@ -18,6 +22,41 @@ pub enum Fate {
     Postpone,
     /// No broker will send it: these bytes go to the client.
     Fabricated(Bytes),
+    /// It goes to the client this much later.
+    Delay(Duration),
+    /// It goes to the client with a change, in the topics and partitions that the rule matches.
+    Change(AnswerChange, Box<FaultRule>),
+    /// No broker will send it: the connection ends in its place.
+    End(ConnectionEnd),
+    /// It does not go to the client.
+    Drop(AfterDrop),
+}
+
+/// How the proxy ends a connection on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// An orderly end (FIN).
+    Close,
+    /// A reset (RST).
+    Reset,
+}
+
+/// What follows when the proxy has dropped an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterDrop {
+    /// The connection ends.
+    Close,
+    /// The connection stays open, and the client gets nothing more.
+    Silence,
+    /// The broker's process is killed; the client gets nothing more.
+    Kill,
+}
+
+impl Fate {
+    /// Whether the client's turn has come without an answer of a broker.
+    fn needs_no_broker(&self) -> bool {
+        matches!(self, Fate::Fabricated(_) | Fate::End(_))
+    }
 }
 
 /// An answer to come.
@@ -66,6 +105,8 @@ pub struct Link {
     pub room: Notify,
     /// Rung when an answer has been fabricated.
     pub fabricated: Notify,
+    /// Whether the connection ends with a reset.
+    is_reset: AtomicBool,
 }
 
 impl Link {
@@ -75,7 +116,7 @@ impl Link {
 
     /// Expects one more answer.
     pub fn expect(&self, expected: Expected) {
-        let is_fabricated = matches!(expected.fate, Fate::Fabricated(_));
+        let is_fabricated = expected.fate.needs_no_broker();
         let mut queue = self.lock();
         queue.made_bytes += made_bytes(&expected);
         queue.entries.push_back(expected);
@@ -95,6 +136,16 @@ impl Link {
         }
     }
 
+    /// Has the connection end with a reset.
+    pub fn set_reset(&self) {
+        self.is_reset.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ends with a reset.
+    pub fn is_reset(&self) -> bool {
+        self.is_reset.load(Ordering::Relaxed)
+    }
+
     /// Whether more requests may be read.
     pub fn has_room(&self) -> bool {
         self.lock().entries.len() < EXPECTED_MAX
@@ -105,9 +156,9 @@ impl Link {
         self.lock().entries.is_empty()
     }
 
-    /// Takes the next answer off if it is a fabricated one.
+    /// Takes the next answer off if no broker will send it.
     pub fn take_fabricated(&self) -> Option<Expected> {
-        self.take_if(|next| matches!(next.fate, Fate::Fabricated(_)))
+        self.take_if(|next| next.fate.needs_no_broker())
     }
 
     /// Takes the next answer off.

@@ -4,6 +4,7 @@
 use crate::connection;
 use crate::proxy::Shared;
 use crate::rewrite::Addresses;
+use model::Uuid;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -81,6 +82,12 @@ impl Addresses for Arc<Shared> {
         nodes.insert(node_id, Node { upstream: watch::Sender::new(upstream), port });
         tokio::spawn(accept(self.clone(), listener, Target::Node(node_id)));
         Ok((self.advertised_host.clone(), i32::from(port)))
+    }
+
+    fn learn_topic(&self, id: Uuid, name: &str) {
+        if let Some(faults) = &self.faults {
+            faults.topics().learn(id, name);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A produce request as far as misbehaviour needs it: which partitions it writes to, where their
+//! A produce request as far as fault injection needs it: which partitions it writes to, where their
 //! batches lie, and how many records they hold.
 
 use model::batch::Batches;
@@ -12,7 +12,7 @@ use wire::hot::produce_response::{PartitionAnswer, ProduceResponder};
 use wire::{EncodeError, Message, ProduceResponse, Reader, Writer};
 
 /// A topic, by whatever a version names it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopicKey {
     /// By name.
     Name(String),

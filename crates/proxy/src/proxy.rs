@@ -2,9 +2,8 @@
 
 use crate::bucket::TokenBucket;
 use crate::counters::{Counters, Traffic};
+use crate::fault_injection::{FaultInjector, FaultedRecords};
 use crate::memory::Pools;
-use crate::misbehave::{Misbehave, Misdeeds};
-use crate::mischief::Mischief;
 use crate::nodes::{self, Nodes, Target};
 use crate::refusals::Refusals;
 use crate::scout;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 /// How a proxy is set up.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ProxyConfig {
     /// The brokers to begin with, each `host:port`.
     pub upstream: Vec<String>,
@@ -34,8 +33,8 @@ pub struct ProxyConfig {
     pub node_start_port: Option<u16>,
     /// What the network between is like.
     pub shape: Shape,
-    /// What goes wrong on purpose.
-    pub misbehave: Misbehave,
+    /// Faults by rule; `None` for a proxy whose rules cannot be changed either.
+    pub faults: Option<Arc<FaultInjector>>,
     /// What the jitter is drawn from.
     pub seed: u64,
     /// How long connecting to a broker may take.
@@ -71,7 +70,7 @@ impl ProxyConfig {
             bootstrap_port: 0,
             node_start_port: None,
             shape: Shape::default(),
-            misbehave: Misbehave::default(),
+            faults: None,
             seed: 0,
             connect_timeout: Duration::from_secs(10),
             held_bytes_max: 100 * 1024 * 1024,
@@ -113,7 +112,7 @@ pub(crate) struct Shared {
     pub(crate) shape: Shape,
     pub(crate) ingress: Option<Arc<Mutex<TokenBucket>>>,
     pub(crate) egress: Option<Arc<Mutex<TokenBucket>>>,
-    pub(crate) mischief: Option<Arc<Mischief>>,
+    pub(crate) faults: Option<Arc<FaultInjector>>,
     pub(crate) seed: u64,
     pub(crate) connections: AtomicU64,
     pub(crate) connect_timeout: Duration,
@@ -149,7 +148,7 @@ impl Shared {
             ingress: bucket(config.shape.ingress_bytes_per_second),
             egress: bucket(config.shape.egress_bytes_per_second),
             shape: config.shape,
-            mischief: Mischief::new(config.misbehave).map(Arc::new),
+            faults: config.faults,
             seed: config.seed,
             connections: AtomicU64::new(0),
             connect_timeout: config.connect_timeout,
@@ -286,9 +285,9 @@ impl Proxy {
         MemoryShown::new(self.shared.pools.memory())
     }
 
-    /// What went wrong on purpose so far.
-    pub fn misdeeds(&self) -> Misdeeds {
-        self.shared.mischief.as_ref().map(|mischief| mischief.misdeeds()).unwrap_or_default()
+    /// Records and requests that faults changed so far.
+    pub fn faulted_records(&self) -> FaultedRecords {
+        self.shared.faults.as_ref().map(|faults| faults.records()).unwrap_or_default()
     }
 
     /// Ends all listeners and connections, and waits until they have ended.

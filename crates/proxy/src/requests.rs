@@ -1,10 +1,12 @@
 //! From the client to the broker: requests go through as bytes, and it is noted which answers are
-//! to come. With misbehaviour, produce requests are held as a whole and judged.
+//! to come. Requests that a fault rule may concern are held until they are whole.
 
 use crate::counters::Counters;
+use crate::fault_injection::answer::{self, AnswerChange};
+use crate::fault_injection::facts::{FetchSession, RequestFacts};
+use crate::fault_injection::{FaultAction, FaultDecision, FaultInjector, record_damage};
 use crate::frames::{Broken, RequestFront, request_front, version_max};
-use crate::link::{Expected, Fate, Link};
-use crate::mischief::{Culprit, Deed};
+use crate::link::{AfterDrop, ConnectionEnd, Expected, Fate, Link};
 use crate::produced::Produced;
 use crate::pump::{Owed, Relay};
 use crate::rewrite::unsupported_api_versions;
@@ -12,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use wire::ApiKey;
+use wire::frame::{LENGTH_BYTES, RequestHead};
 
 /// How long a request waits for one that may overtake it.
 const OVERTAKING_MAX: Duration = Duration::from_millis(100);
@@ -19,12 +22,56 @@ const OVERTAKING_MAX: Duration = Duration::from_millis(100);
 /// Bytes of a request for versions that is answered here, whoever asks: it bears two names, and is held until it is whole.
 const VAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// A produce request that is held as a whole.
-struct Held {
+/// A request that is there as a whole.
+struct WholeRequest {
     front: RequestFront,
     frame: BytesMut,
-    produced: Produced,
+    /// Set for a produce request that can be decoded.
+    produced: Option<Produced>,
+}
+
+/// A produce request that waits for another to overtake it.
+struct Held {
+    request: WholeRequest,
     until: Instant,
+}
+
+/// Fault injection on the requests of one connection.
+struct ConnectionFaults<'a> {
+    injector: &'a FaultInjector,
+    session: FetchSession,
+    /// Whether the next produce requests that allow it change places.
+    reorder_owed: bool,
+    /// Whether the next produce request that allows it is damaged.
+    damage_owed: bool,
+}
+
+impl<'a> ConnectionFaults<'a> {
+    fn new(injector: &'a FaultInjector) -> ConnectionFaults<'a> {
+        let session = FetchSession::default();
+        ConnectionFaults { injector, session, reorder_owed: false, damage_owed: false }
+    }
+
+    /// Rules match these facts; `None` for a request without a valid header.
+    fn facts(&mut self, request: &WholeRequest) -> Option<RequestFacts> {
+        let head = RequestHead::parse(&request.frame[LENGTH_BYTES..]).ok()?;
+        let (session, names) = (&mut self.session, self.injector.topics());
+        Some(RequestFacts::read(&request.frame, &head, request.produced.as_ref(), session, names))
+    }
+
+    /// The fault of a request: the one that a rule decides, or one that an earlier request did not allow.
+    fn judge(&mut self, request: &WholeRequest) -> Option<FaultDecision> {
+        let facts = self.facts(request)?;
+        let decision = self.injector.decide(&facts)?;
+        tracing::debug!(
+            rule = decision.event.rule,
+            action = decision.event.action,
+            api = decision.event.api,
+            client_id = decision.event.client_id,
+            "fault injected"
+        );
+        Some(decision)
+    }
 }
 
 /// The requests of one connection.
@@ -32,7 +79,9 @@ pub struct Requests<'a> {
     link: &'a Link,
     counters: &'a Counters,
     held_bytes_max: usize,
-    culprit: Option<Culprit>,
+    faults: Option<ConnectionFaults<'a>>,
+    /// Address of the broker, `host:port`.
+    upstream: &'a str,
     /// Bytes of a frame that still go through without being looked at.
     passing: usize,
     /// Whether a request has come.
@@ -41,33 +90,40 @@ pub struct Requests<'a> {
     held_frame_bytes: usize,
     /// Whether no further frame begins.
     is_closing: bool,
+    /// Whether a fault ends the connection: further requests are dropped.
+    is_cut: bool,
     /// What waits for another to overtake it.
     held: Option<Held>,
+    /// A request that a fault delays, and until when. Nothing goes on before it.
+    delayed: Option<Held>,
 }
 
 impl<'a> Requests<'a> {
     /// Requests that put what they expect into `link`.
-    pub fn new(
-        link: &'a Link,
-        counters: &'a Counters,
-        held_bytes_max: usize,
-        culprit: Option<Culprit>,
-    ) -> Requests<'a> {
+    pub fn new(link: &'a Link, counters: &'a Counters, held_bytes_max: usize) -> Requests<'a> {
         Requests {
             link,
             counters,
             held_bytes_max,
-            culprit,
+            faults: None,
+            upstream: "",
             passing: 0,
             has_begun: false,
             held_frame_bytes: 0,
             is_closing: false,
+            is_cut: false,
             held: None,
+            delayed: None,
         }
     }
 
+    /// The same requests, to the broker at `upstream`, with faults.
+    pub fn with_faults(self, faults: Option<&'a FaultInjector>, upstream: &'a str) -> Requests<'a> {
+        Requests { faults: faults.map(ConnectionFaults::new), upstream, ..self }
+    }
+
     fn expect(&self, front: &RequestFront, fate: Fate, produced: Option<Produced>) {
-        let learns = self.culprit.as_ref().is_some_and(|c| c.mischief.learns_offsets());
+        let learns = self.faults.as_ref().is_some_and(|faults| faults.injector.learns_offsets());
         if front.answered {
             self.link.expect(Expected {
                 api_key: front.api_key,
@@ -89,113 +145,191 @@ impl<'a> Requests<'a> {
         Ok(())
     }
 
-    /// Judges a produce request that is there as a whole.
-    fn judge(&mut self, front: RequestFront, mut frame: BytesMut, out: &mut Vec<Bytes>) {
-        let Some(produced) = Produced::parse(&frame) else {
+    /// Carries out the fault of a request that is there as a whole, if it gets one.
+    fn judge(&mut self, front: RequestFront, frame: BytesMut, out: &mut Vec<Bytes>) {
+        let is_produce = front.api_key == ApiKey::Produce.code();
+        let produced = if is_produce { Produced::parse(&frame) } else { None };
+        let request = WholeRequest { front, frame, produced };
+        if request.produced.is_none() {
             self.release(out);
-            return self.forward(front, frame, None, out);
-        };
-        if let Some(first) = self.held.take() {
-            return self.overtake(first, front, frame, produced, out);
         }
-        let Some(culprit) = &mut self.culprit else {
-            return self.forward(front, frame, Some(produced), out);
-        };
-        match culprit.judge() {
-            Deed::Lose => self.lose(front, produced),
-            Deed::Repeat => self.repeat(front, frame, produced, out),
-            Deed::Reorder => self.hold(front, frame, produced),
-            Deed::Damage => {
-                culprit.damage(&mut frame, &produced);
-                self.forward(front, frame, Some(produced), out);
+        let Some(faults) = &mut self.faults else { return self.forward(request, out) };
+        if let Some(first) = self.held.take() {
+            if let Some(facts) = faults.facts(&request) {
+                faults.injector.count(&facts);
             }
-            Deed::Forward => self.forward(front, frame, Some(produced), out),
+            return self.overtake(first, request, out);
+        }
+        if is_produce && request.produced.is_none() {
+            return self.forward(request, out);
+        }
+        match faults.judge(&request) {
+            Some(decision) => self.inject(&decision, request, out),
+            None if is_produce && faults.reorder_owed => self.hold(request),
+            None if is_produce && faults.damage_owed => self.damage(request, out),
+            None => self.forward(request, out),
         }
     }
 
-    fn forward(
+    fn inject(&mut self, decision: &FaultDecision, request: WholeRequest, out: &mut Vec<Bytes>) {
+        match decision.action {
+            FaultAction::Delay { ms } => {
+                let until = Instant::now() + Duration::from_millis(ms);
+                self.delayed = Some(Held { request, until });
+            }
+            FaultAction::DelayAnswer { ms } => {
+                self.forward_with(Fate::Delay(Duration::from_millis(ms)), request, out);
+            }
+            FaultAction::DropAnswer => self.drop_answer(AfterDrop::Close, request, out),
+            FaultAction::WithholdAnswer => self.drop_answer(AfterDrop::Silence, request, out),
+            FaultAction::Kill => self.drop_answer(AfterDrop::Kill, request, out),
+            FaultAction::Close => self.cut(ConnectionEnd::Close, &request),
+            FaultAction::Reset => self.cut(ConnectionEnd::Reset, &request),
+            FaultAction::MoveLeader => {
+                if let Some(control) = self.faults.as_ref().and_then(|it| it.injector.control()) {
+                    control.restart(self.upstream);
+                }
+                self.cut(ConnectionEnd::Close, &request);
+            }
+            FaultAction::Error { code, after_effect } => {
+                // Only a broker's answer has the addresses of the brokers.
+                let is_metadata = request.front.api_key == ApiKey::Metadata.code();
+                match after_effect || is_metadata {
+                    true => self.change(AnswerChange::Code(code.0), decision, request, out),
+                    false => self.refuse(code.0, request, out),
+                }
+            }
+            FaultAction::Throttle { ms } => {
+                let ms = i32::try_from(ms).unwrap_or(i32::MAX);
+                self.change(AnswerChange::Throttle(ms), decision, request, out);
+            }
+            FaultAction::Duplicate => self.duplicate(request, out),
+            FaultAction::Lose => self.lose(request),
+            FaultAction::Reorder => {
+                if let Some(faults) = &mut self.faults {
+                    faults.reorder_owed = true;
+                }
+                self.hold(request);
+            }
+            FaultAction::Damage => self.damage(request, out),
+        }
+    }
+
+    fn forward(&mut self, request: WholeRequest, out: &mut Vec<Bytes>) {
+        self.forward_with(Fate::Forward, request, out);
+    }
+
+    fn forward_with(&mut self, fate: Fate, request: WholeRequest, out: &mut Vec<Bytes>) {
+        self.expect(&request.front, fate, request.produced);
+        out.push(request.frame.freeze());
+    }
+
+    /// Forwards a request whose answer the client does not get. A request without an answer goes unchanged.
+    fn drop_answer(&mut self, after: AfterDrop, request: WholeRequest, out: &mut Vec<Bytes>) {
+        self.is_cut = request.front.answered;
+        self.forward_with(Fate::Drop(after), request, out);
+    }
+
+    /// Ends the connection behind the answers to earlier requests.
+    fn cut(&mut self, end: ConnectionEnd, request: &WholeRequest) {
+        self.is_cut = true;
+        let front = RequestFront { answered: true, ..request.front };
+        self.expect(&front, Fate::End(end), None);
+    }
+
+    fn change(
         &mut self,
-        front: RequestFront,
-        frame: BytesMut,
-        produced: Option<Produced>,
+        change: AnswerChange,
+        decision: &FaultDecision,
+        request: WholeRequest,
         out: &mut Vec<Bytes>,
     ) {
-        self.expect(&front, Fate::Forward, produced);
-        out.push(frame.freeze());
+        let rule = self.faults.as_ref().and_then(|it| it.injector.rule(&decision.event.rule));
+        let fate = rule.map_or(Fate::Forward, |rule| Fate::Change(change, Box::new(rule)));
+        self.forward_with(fate, request, out);
     }
 
-    fn lose(&mut self, front: RequestFront, produced: Produced) {
-        let Some(culprit) = &self.culprit else { return };
-        let acknowledged =
-            produced.acknowledge(front.version, front.correlation_id, &culprit.mischief.offsets());
+    /// Answers with an error in the broker's place. A request that cannot be answered here goes unchanged.
+    fn refuse(&mut self, code: model::ErrorCode, request: WholeRequest, out: &mut Vec<Bytes>) {
+        let head = RequestHead::parse(&request.frame[LENGTH_BYTES..]).ok();
+        let refusal = head.and_then(|head| answer::refuse(&request.frame, &head, code));
+        match refusal {
+            Some(refusal) => self.expect(&request.front, Fate::Fabricated(refusal), None),
+            None => self.forward(request, out),
+        }
+    }
+
+    fn lose(&mut self, request: WholeRequest) {
+        let (Some(faults), Some(produced)) = (&self.faults, request.produced) else { return };
+        let front = request.front;
+        let offsets = faults.injector.offsets();
+        let acknowledged = produced.acknowledge(front.version, front.correlation_id, &offsets);
+        drop(offsets);
         // It was parsed in this version, so it can be answered in it.
         let Ok(answer) = acknowledged else { return };
-        let mut count = culprit.mischief.count();
+        let mut count = faults.injector.count_records();
         count.lost_requests += 1;
         count.lost_records += produced.record_count();
         drop(count);
         self.expect(&front, Fate::Fabricated(answer.into()), None);
     }
 
-    fn repeat(
-        &mut self,
-        front: RequestFront,
-        frame: BytesMut,
-        produced: Produced,
-        out: &mut Vec<Bytes>,
-    ) {
-        let Some(culprit) = &self.culprit else { return };
-        let mut count = culprit.mischief.count();
-        count.repeated_requests += 1;
-        count.repeated_records += produced.record_count();
-        drop(count);
-        let frame = frame.freeze();
-        self.expect(&front, Fate::Forward, Some(produced));
-        self.expect(&front, Fate::Swallow, None);
+    fn duplicate(&mut self, request: WholeRequest, out: &mut Vec<Bytes>) {
+        if let (Some(faults), Some(produced)) = (&self.faults, &request.produced) {
+            let mut count = faults.injector.count_records();
+            count.duplicated_requests += 1;
+            count.duplicated_records += produced.record_count();
+        }
+        let frame = request.frame.freeze();
+        self.expect(&request.front, Fate::Forward, request.produced);
+        self.expect(&request.front, Fate::Swallow, None);
         out.extend([frame.clone(), frame]);
     }
 
-    /// Sends the second request before the first, if they write to a common partition.
-    fn overtake(
-        &mut self,
-        first: Held,
-        front: RequestFront,
-        frame: BytesMut,
-        produced: Produced,
-        out: &mut Vec<Bytes>,
-    ) {
-        if let Some(culprit) = &mut self.culprit {
-            culprit.see();
+    fn damage(&mut self, mut request: WholeRequest, out: &mut Vec<Bytes>) {
+        if let (Some(faults), Some(produced)) = (&mut self.faults, &request.produced) {
+            let done = record_damage::damage(&mut request.frame, produced);
+            faults.damage_owed = !done;
+            faults.injector.count_records().damaged_records += u64::from(done);
         }
-        if !first.produced.shares_partition_with(&produced) {
-            // The second now waits in the first one's place.
-            self.forward(first.front, first.frame, Some(first.produced), out);
-            return self.hold(front, frame, produced);
-        }
-        if let Some(culprit) = &mut self.culprit {
-            culprit.reordered();
-        }
-        let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };
-        self.expect(&front, fate, Some(produced));
-        self.expect(&first.front, Fate::Forward, Some(first.produced));
-        out.extend([frame.freeze(), first.frame.freeze()]);
+        self.forward(request, out);
     }
 
-    fn hold(&mut self, front: RequestFront, frame: BytesMut, produced: Produced) {
-        let until = Instant::now() + OVERTAKING_MAX;
-        self.held = Some(Held { front, frame, produced, until });
+    /// Sends the second request before the first, if they write to a common partition.
+    fn overtake(&mut self, first: Held, second: WholeRequest, out: &mut Vec<Bytes>) {
+        let first = first.request;
+        let shares = match (&first.produced, &second.produced) {
+            (Some(first), Some(second)) => first.shares_partition_with(second),
+            _ => false,
+        };
+        if !shares {
+            // The second now waits in the first one's place.
+            self.forward(first, out);
+            return self.hold(second);
+        }
+        if let Some(faults) = &mut self.faults {
+            faults.reorder_owed = false;
+            faults.injector.count_records().reordered_pairs += 1;
+        }
+        let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };
+        self.forward_with(fate, second, out);
+        self.forward(first, out);
+    }
+
+    fn hold(&mut self, request: WholeRequest) {
+        self.held = Some(Held { request, until: Instant::now() + OVERTAKING_MAX });
     }
 
     /// Lets what is held go as it is.
     fn release(&mut self, out: &mut Vec<Bytes>) {
         if let Some(held) = self.held.take() {
-            self.forward(held.front, held.frame, Some(held.produced), out);
+            self.forward(held.request, out);
         }
     }
 
     /// Whether a request is held until it is whole.
     fn is_judged(&self, front: &RequestFront) -> bool {
-        self.culprit.is_some() && front.api_key == ApiKey::Produce.code()
+        self.faults.as_ref().is_some_and(|faults| faults.injector.concerns(front.api_key))
     }
 
     /// Takes a request of which only the front need be there. Returns how many bytes of it may
@@ -255,7 +389,12 @@ fn flush(incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
 impl Relay for Requests<'_> {
     fn relay(&mut self, incoming: &mut BytesMut, out: &mut Vec<Bytes>) -> Result<(), Broken> {
         let mut at = 0;
-        loop {
+        while self.delayed.is_none() {
+            if self.is_cut {
+                flush(incoming, &mut at, out);
+                incoming.clear();
+                break;
+            }
             let passed = self.passing.min(incoming.len() - at);
             self.passing -= passed;
             at += passed;
@@ -272,7 +411,7 @@ impl Relay for Requests<'_> {
     }
 
     fn has_room(&self) -> bool {
-        self.link.has_room()
+        self.link.has_room() && self.delayed.is_none()
     }
 
     fn bell(&self) -> &Notify {
@@ -280,7 +419,8 @@ impl Relay for Requests<'_> {
     }
 
     fn kept_bytes(&self) -> usize {
-        self.link.kept_bytes() + self.held.as_ref().map_or(0, |held| 2 * held.frame.len())
+        let waiting = self.held.iter().chain(&self.delayed);
+        self.link.kept_bytes() + waiting.map(|held| 2 * held.request.frame.len()).sum::<usize>()
     }
 
     fn held_frame_bytes(&self) -> usize {
@@ -300,16 +440,24 @@ impl Relay for Requests<'_> {
     }
 
     fn is_closed(&self) -> bool {
-        self.is_closing && self.passing == 0 && self.held.is_none()
+        self.is_closing && self.passing == 0 && self.held.is_none() && self.delayed.is_none()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.held.as_ref().map(|held| held.until)
+        self.held.iter().chain(&self.delayed).map(|held| held.until).min()
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Bytes>) -> Result<(), Broken> {
-        if self.deadline().is_some_and(|until| until <= now) {
+        let is_due = |held: &Option<Held>| held.as_ref().is_some_and(|held| held.until <= now);
+        if is_due(&self.held) {
             self.release(out);
+        }
+        if is_due(&self.delayed)
+            && let Some(delayed) = self.delayed.take()
+        {
+            self.forward(delayed.request, out);
+            // Requests behind it may have been read already.
+            self.link.room.notify_one();
         }
         Ok(())
     }
@@ -318,9 +466,8 @@ impl Relay for Requests<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::misbehave::Misbehave;
-    use crate::mischief::Mischief;
-    use std::sync::Arc;
+    use crate::fault_injection::testing::rule;
+    use crate::fault_injection::{CountBy, FaultPlan, FaultRule, Occurrence};
     use wire::{ApiVersionsRequest, MetadataRequest, ProduceRequest, Writer, frame};
 
     /// Requests of several kinds, one behind the other.
@@ -333,6 +480,18 @@ mod tests {
             frame::write_request(&mut writer, &ApiVersionsRequest::default(), 3, id, None).unwrap();
         }
         writer.into_bytes()
+    }
+
+    /// Faults in every so-manieth produce request, each of another kind.
+    fn every(faults: &[(u64, FaultAction)]) -> FaultInjector {
+        let rules = faults.iter().map(|(every, action)| FaultRule {
+            name: action.name().to_owned(),
+            api: Some(ApiKey::Produce),
+            occurrence: Occurrence::Every(*every),
+            count_by: CountBy::Rule,
+            ..rule(*action)
+        });
+        FaultInjector::of_plan(FaultPlan { seed: 0, rules: rules.collect() }).unwrap()
     }
 
     fn carried(requests: &mut Requests<'_>, bytes: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
@@ -356,10 +515,10 @@ mod tests {
             .filter(|(api, id)| *api != 0 || id % 2 == 1)
             .collect();
         for piece in [1, 3, 17, 100_000] {
-            for plan in [None, Some(Misbehave { lose_every: 1000, ..Misbehave::default() })] {
+            for faults in [None, Some(every(&[(1000, FaultAction::Lose)]))] {
                 let (link, counters) = (Link::default(), Counters::default());
-                let culprit = plan.and_then(Mischief::new).map(|m| Culprit::new(Arc::new(m)));
-                let mut requests = Requests::new(&link, &counters, 1 << 20, culprit);
+                let mut requests =
+                    Requests::new(&link, &counters, 1 << 20).with_faults(faults.as_ref(), "");
                 assert_eq!(carried(&mut requests, &bytes, piece).unwrap(), bytes);
                 assert_eq!(expected(&link), wanted);
             }
@@ -371,7 +530,7 @@ mod tests {
         let bytes = stream();
         let size = request_front(&bytes).unwrap().unwrap().size_bytes;
         let (link, counters) = (Link::default(), Counters::default());
-        let mut requests = Requests::new(&link, &counters, 1 << 20, None);
+        let mut requests = Requests::new(&link, &counters, 1 << 20);
         let mut out = carried(&mut requests, &bytes[..size - 1], 100).unwrap();
         requests.close();
         assert!(!requests.is_closed(), "a byte is missing");
@@ -388,7 +547,7 @@ mod tests {
         };
         let carried_of = |bytes: &[u8]| {
             let (link, counters) = (Link::default(), Counters::default());
-            let mut requests = Requests::new(&link, &counters, 100 << 20, None);
+            let mut requests = Requests::new(&link, &counters, 100 << 20);
             let out = carried(&mut requests, bytes, 1000)?;
             Ok::<_, Broken>((out, expected(&link)))
         };
@@ -404,7 +563,7 @@ mod tests {
     #[test]
     fn bytes_of_any_kind_are_carried_or_refused() {
         let mut random = fastrand::Rng::with_seed(11);
-        let plan = Misbehave { lose_every: 2, damage_every: 3, ..Misbehave::default() };
+        let plan = [(2, FaultAction::Lose), (3, FaultAction::Damage), (5, FaultAction::Duplicate)];
         for _ in 0..5000 {
             let mut bytes = stream();
             bytes.truncate(random.usize(..400));
@@ -415,10 +574,11 @@ mod tests {
                 }
             }
             let (link, counters) = (Link::default(), Counters::default());
-            let culprit = Mischief::new(plan).map(|m| Culprit::new(Arc::new(m)));
-            let mut requests = Requests::new(&link, &counters, 1 << 20, culprit);
+            let faults = every(&plan);
+            let mut requests =
+                Requests::new(&link, &counters, 1 << 20).with_faults(Some(&faults), "");
             if let Ok(out) = carried(&mut requests, &bytes, random.usize(1..50)) {
-                assert!(out.len() <= bytes.len());
+                assert!(out.len() <= 2 * bytes.len());
             }
         }
     }

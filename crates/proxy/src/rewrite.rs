@@ -4,6 +4,7 @@
 use crate::endpoints::{self, Form};
 use crate::frames::{Broken, SHARE_ACKNOWLEDGE, SHARE_FETCH, version_max};
 use bytes::{Bytes, BytesMut};
+use model::Uuid;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use wire::api_versions::ApiVersion;
@@ -19,6 +20,9 @@ pub trait Addresses {
     /// The address for a broker whose own is `host` and `port`. A broker that was not known before
     /// becomes known by this; that may fail for want of a port.
     fn of(&self, node_id: i32, host: &str, port: i32) -> io::Result<(String, i32)>;
+
+    /// Learns the name of a topic id: fault rules name topics, and requests of newer versions have ids.
+    fn learn_topic(&self, _id: Uuid, _name: &str) {}
 }
 
 /// Whether an answer must be held as a whole, whatever its size.
@@ -86,6 +90,11 @@ fn place(addresses: &dyn Addresses, id: i32, host: &mut String, port: &mut i32) 
 fn metadata(message: &mut MetadataResponse, addresses: &dyn Addresses) -> io::Result<()> {
     for broker in &mut message.brokers {
         place(addresses, broker.node_id, &mut broker.host, &mut broker.port)?;
+    }
+    for topic in &message.topics {
+        if let Some(name) = &topic.name {
+            addresses.learn_topic(topic.topic_id, name);
+        }
     }
     Ok(())
 }

@@ -64,17 +64,20 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves the metrics of another program than a broker, and that it is alive, as [`serve`] does.
+/// Serves the metrics of another program than a broker, and that it is alive, as [`serve`] does, and further routes of that
+/// program.
 pub async fn serve_only_metrics(
     door: Door,
     source: Arc<dyn Source>,
+    further: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let look = Worker::start("metrics", move |()| Bytes::from(::metrics::text(&source)))?;
     let router = Router::new()
         .route("/metrics", get(|State(look)| shown(look, ())))
         .route("/healthz", get(|| async { Json(json!({ "status": "ok" })) }))
-        .with_state(look);
+        .with_state(look)
+        .merge(further);
     axum::serve(door, router).with_graceful_shutdown(stop).await
 }
 

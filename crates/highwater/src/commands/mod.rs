@@ -15,6 +15,7 @@ mod config;
 mod config_explain;
 mod config_reset;
 mod consume;
+mod fault_rules;
 mod front;
 mod gateway;
 mod group;
@@ -33,6 +34,7 @@ mod shell_help;
 mod sources;
 mod start;
 mod stopped_folder;
+mod test_broker;
 mod topic;
 mod user;
 mod waiting;
@@ -51,6 +53,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Start(typed) => start::run(&typed, reporting),
         Command::Gateway(typed) => gateway::run(&typed, reporting),
         Command::Proxy(typed) => proxy::run(&typed, reporting),
+        Command::TestBroker(typed) => test_broker::run(&typed, reporting),
         Command::Topic(command) => topic::run(&command),
         Command::Group(command) => group::run(&command),
         Command::User(command) => user::run(&command),

@@ -13,6 +13,7 @@ use metrics::Sources;
 use tokio::net::TcpListener;
 use tracing::{error, info};
 
+use super::fault_rules;
 use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals, in_url};
 use crate::arguments::Proxy;
 use crate::failure::{Failure, on_output};
@@ -37,7 +38,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub fn run(typed: &Proxy, report: Reporting) -> Result<ExitCode, Failure> {
     report.start(&Configuration::default());
     let open_files = system::raise_open_files_limit();
-    let config = config(typed, open_files)?;
+    let faults = fault_rules::injector(&typed.faults, None)?;
+    let config = ProxyConfig { faults, ..config(typed, open_files)? };
     let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot_start().detail(error))?;
     heap::return_unused_pages().map_err(|error| cannot_start().detail(error))?;
     let code = runtime.block_on(serve(config, typed));
@@ -83,10 +85,11 @@ async fn serve(config: ProxyConfig, typed: &Proxy) -> Result<ExitCode, Failure> 
         Some(at) => Some(door(at).await?),
         None => None,
     };
+    let faults = config.faults.clone();
     let proxy = ::proxy::Proxy::start(config).await.map_err(|error| not_started(&error))?;
     let shown = door.as_ref().map(|(_, address)| *address);
     if let Some((door, _)) = door {
-        show(door, &proxy);
+        show(door, &proxy, faults.map(fault_rules::routes).unwrap_or_default());
     }
     let text = announcement(proxy.bootstrap(), &typed.bootstrap_server, shown);
     let mut out = std::io::stdout();
@@ -100,7 +103,7 @@ async fn serve(config: ProxyConfig, typed: &Proxy) -> Result<ExitCode, Failure> 
 }
 
 /// The socket of metrics and health, and where it is.
-async fn door(at: &HostPort) -> Result<(telemetry::Door, SocketAddr), Failure> {
+pub async fn door(at: &HostPort) -> Result<(telemetry::Door, SocketAddr), Failure> {
     let failed = |error| {
         cannot_start()
             .detail(format!("cannot listen on {at} for metrics: {error}"))
@@ -112,15 +115,17 @@ async fn door(at: &HostPort) -> Result<(telemetry::Door, SocketAddr), Failure> {
     Ok((telemetry::Door::new(listener, METRICS_CONNECTIONS_MAX), address))
 }
 
-/// Shows the metrics of a proxy for as long as the process lives.
-fn show(door: telemetry::Door, proxy: &::proxy::Proxy) {
+/// Serves the metrics of a proxy, and further routes, for as long as the process lives.
+pub fn show(door: telemetry::Door, proxy: &::proxy::Proxy, further: axum::Router) {
     let sources = Sources::default();
     sources.add(proxy.counters());
     sources.add(Arc::new(proxy.memory()));
     sources.add(Arc::new(::proxy::OfProcess));
     tokio::spawn(async move {
         let stop = std::future::pending();
-        if let Err(cause) = telemetry::serve_only_metrics(door, Arc::new(sources), stop).await {
+        if let Err(cause) =
+            telemetry::serve_only_metrics(door, Arc::new(sources), further, stop).await
+        {
             error!(%cause, "metrics and health are not served any more");
         }
     });
@@ -165,7 +170,7 @@ mod tests {
         assert_eq!(fixed.upstream, ["a:1", "b:2"]);
         let free = config(&typed("-b a:1 --listen 127.0.0.1:0"), None).unwrap();
         assert_eq!((free.bootstrap_port, free.node_start_port), (0, None));
-        assert!(free.shape.is_plain() && free.misbehave.is_off());
+        assert!(free.shape.is_plain() && free.faults.is_none());
     }
 
     #[test]

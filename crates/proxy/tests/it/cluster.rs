@@ -4,7 +4,8 @@ use client::{
     Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, Record,
 };
 use model::TopicPartition;
-use proxy::{Misbehave, Proxy, ProxyConfig, Shape};
+use proxy::fault_injection::FaultAction;
+use proxy::{Proxy, ProxyConfig, Shape};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::create_topics::CreatableTopic;
@@ -14,12 +15,13 @@ const POLL: Duration = Duration::from_secs(60);
 const RECORDS: usize = 2000;
 
 /// A proxy in front of the cluster, and the cluster without it; `None` when there is none.
-async fn proxied(misbehave: Misbehave, shape: Shape) -> Option<(Proxy, Cluster, Cluster)> {
+async fn proxied(faults: &[(u64, FaultAction)], shape: Shape) -> Option<(Proxy, Cluster, Cluster)> {
     let Ok(bootstrap) = std::env::var("CLIENT_TEST_BOOTSTRAP") else {
         eprintln!("passed over: CLIENT_TEST_BOOTSTRAP names no cluster");
         return None;
     };
-    let config = ProxyConfig { misbehave, shape, ..ProxyConfig::new(&bootstrap) };
+    let faults = Some(crate::rules::every(faults));
+    let config = ProxyConfig { faults, shape, ..ProxyConfig::new(&bootstrap) };
     let proxy = Proxy::start(config).await.unwrap();
     let through = Cluster::connect(ClusterConfig::new(proxy.bootstrap())).await.unwrap();
     let direct = Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap();
@@ -100,7 +102,7 @@ fn counts(values: &[String]) -> BTreeMap<usize, usize> {
 #[tokio::test]
 async fn everything_goes_through_ports_of_the_proxy() {
     let shape = Shape { jitter_ms: 0.5, ..Shape::rtt(1.0) };
-    let Some((proxy, through, direct)) = proxied(Misbehave::default(), shape).await else { return };
+    let Some((proxy, through, direct)) = proxied(&[], shape).await else { return };
     let topic = new_topic(&through, "all", 1).await;
     produce(&through, &topic).await;
     let ports: Vec<_> = proxy.node_ports().into_values().map(i32::from).collect();
@@ -130,11 +132,11 @@ async fn everything_goes_through_ports_of_the_proxy() {
 
 #[tokio::test]
 async fn what_is_lost_was_acknowledged_and_is_not_there() {
-    let plan = Misbehave { lose_every: 10, ..Misbehave::default() };
-    let Some((proxy, through, direct)) = proxied(plan, Shape::default()).await else { return };
+    let plan = [(10, FaultAction::Lose)];
+    let Some((proxy, through, direct)) = proxied(&plan, Shape::default()).await else { return };
     let topic = new_topic(&through, "lost", 1).await;
     produce(&through, &topic).await;
-    let lost_records = proxy.misdeeds().lost_records;
+    let lost_records = proxy.faulted_records().lost_records;
     let counts = counts(&found(&direct, &topic, RECORDS - lost_records as usize).await);
     let lost = counts.values().filter(|count| **count == 0).count() as u64;
     assert_eq!(lost, lost_records);
@@ -142,13 +144,13 @@ async fn what_is_lost_was_acknowledged_and_is_not_there() {
 }
 
 #[tokio::test]
-async fn what_is_repeated_is_there_twice() {
-    let plan = Misbehave { repeat_every: 10, ..Misbehave::default() };
-    let Some((proxy, through, direct)) = proxied(plan, Shape::default()).await else { return };
+async fn what_is_duplicated_is_there_twice() {
+    let plan = [(10, FaultAction::Duplicate)];
+    let Some((proxy, through, direct)) = proxied(&plan, Shape::default()).await else { return };
     let topic = new_topic(&through, "repeated", 1).await;
     produce(&through, &topic).await;
     // Nobody waited for the second one of the last pair.
-    let repeated = proxy.misdeeds().repeated_records;
+    let repeated = proxy.faulted_records().duplicated_records;
     let counts = counts(&found(&direct, &topic, RECORDS + repeated as usize).await);
     let twice = counts.values().filter(|count| **count == 2).count() as u64;
     assert_eq!(twice, repeated);
@@ -157,27 +159,27 @@ async fn what_is_repeated_is_there_twice() {
 
 #[tokio::test]
 async fn what_is_reordered_is_there_once_behind_later_ones() {
-    let plan = Misbehave { reorder_every: 10, ..Misbehave::default() };
-    let Some((proxy, through, direct)) = proxied(plan, Shape::default()).await else { return };
+    let plan = [(10, FaultAction::Reorder)];
+    let Some((proxy, through, direct)) = proxied(&plan, Shape::default()).await else { return };
     let topic = new_topic(&through, "reordered", 1).await;
     produce(&through, &topic).await;
     let values = found(&direct, &topic, RECORDS).await;
     assert!(counts(&values).values().all(|count| *count == 1));
     let numbers: Vec<usize> = values.iter().map(|value| value.parse().unwrap()).collect();
     let back = numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
-    assert_eq!(back, proxy.misdeeds().reordered_pairs);
+    assert_eq!(back, proxy.faulted_records().reordered_pairs);
     assert!(back > 0);
 }
 
 #[tokio::test]
 async fn what_is_damaged_is_there_with_another_value() {
-    let plan = Misbehave { damage_every: 10, ..Misbehave::default() };
-    let Some((proxy, through, direct)) = proxied(plan, Shape::default()).await else { return };
+    let plan = [(10, FaultAction::Damage)];
+    let Some((proxy, through, direct)) = proxied(&plan, Shape::default()).await else { return };
     let topic = new_topic(&through, "damaged", 1).await;
     produce(&through, &topic).await;
     let values = found(&direct, &topic, RECORDS).await;
     let other = values.iter().enumerate().filter(|(i, value)| **value != i.to_string()).count();
     assert_eq!(values.len(), RECORDS);
-    assert_eq!(other as u64, proxy.misdeeds().damaged_records);
+    assert_eq!(other as u64, proxy.faulted_records().damaged_records);
     assert!(other > 0);
 }

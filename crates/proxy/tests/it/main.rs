@@ -5,8 +5,10 @@
 
 mod carrying;
 mod cluster;
+mod faults;
 mod following;
-mod mischief;
+mod produce_faults;
+mod rules;
 mod server;
 mod shaping;
 mod sharing;

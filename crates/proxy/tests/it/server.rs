@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use wire::frame::{RequestHead, write_request, write_response};
-use wire::metadata::MetadataResponseBroker;
+use wire::metadata::{MetadataResponseBroker, MetadataResponseTopic};
 use wire::produce::{PartitionProduceResponse, TopicProduceResponse};
 use wire::{ApiKey, Message, MetadataResponse, ProduceResponse, Request, Writer};
 
@@ -95,7 +95,14 @@ fn answer(frame: &[u8], port: u16, produced: &Mutex<Vec<Frame>>) -> Option<Vec<u
                 port: i32::from(port),
                 rack: None,
             };
-            let message = MetadataResponse { brokers: vec![broker], ..MetadataResponse::default() };
+            let mut body = wire::Reader::new(&frame[head.body_from..]);
+            let request = wire::MetadataRequest::decode(&mut body, head.version).unwrap();
+            let topics = request.topics.unwrap_or_default().into_iter();
+            let topics = topics
+                .map(|topic| MetadataResponseTopic { name: topic.name, ..Default::default() })
+                .collect();
+            let message =
+                MetadataResponse { brokers: vec![broker], topics, ..MetadataResponse::default() };
             Some(written(&message, &head))
         }
         ApiKey::Produce => {

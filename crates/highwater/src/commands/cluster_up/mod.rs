@@ -29,7 +29,8 @@ use crate::failure::{Failure, on_output};
 use announcement::{Shown, announcement};
 use brokers::{Brokers, Ended, is_orderly};
 use folder::Folder;
-use plan::{Node, Plan};
+pub use plan::Node;
+use plan::Plan;
 use readiness::Starting;
 use wished::Wished;
 
@@ -49,12 +50,61 @@ pub fn run(typed: &ClusterUp, reporting: Reporting) -> Result<ExitCode, Failure>
     let mut settings = typed.sets.clone();
     let reports = reporting.settings().into_iter();
     settings.extend(reports.map(|(key, value)| Pair { key: key.to_owned(), value }));
+    run_for(typed, settings, &mut Announcer)
+}
+
+/// Presentation of a cluster that serves.
+pub trait Presenter {
+    /// Called when signals are waited for, before a broker is started.
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns the text for standard output.
+    async fn present(&mut self, cluster: &RunningCluster<'_>) -> Result<String, Failure>;
+
+    /// Takes note of the process of a broker that was started again.
+    fn note_start(&mut self, _node: &Node, _pid: u32) {}
+}
+
+/// A cluster whose brokers serve.
+pub struct RunningCluster<'a> {
+    plan: &'a Plan,
+    folder: &'a Folder,
+    wished: &'a Wished,
+    brokers: &'a Brokers,
+    urls: &'a [String],
+}
+
+impl RunningCluster<'_> {
+    /// Brokers that run, with their processes.
+    pub fn processes(&self) -> impl Iterator<Item = (&Node, u32)> {
+        self.brokers.running().filter_map(|broker| Some((&broker.node, broker.pid()?)))
+    }
+}
+
+/// Presents a cluster to a person.
+struct Announcer;
+
+impl Presenter for Announcer {
+    async fn present(&mut self, cluster: &RunningCluster<'_>) -> Result<String, Failure> {
+        let RunningCluster { plan, folder, wished, brokers, urls } = cluster;
+        Ok(announced(plan, folder, wished, brokers, urls))
+    }
+}
+
+/// As [`run`], with settings of all brokers and a presentation of its own.
+pub fn run_for(
+    typed: &ClusterUp,
+    settings: Vec<Pair>,
+    presenter: &mut impl Presenter,
+) -> Result<ExitCode, Failure> {
     let wished = Wished::of(settings, typed.brokers)?;
     let folder = Folder::take(&typed.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| cannot_start().detail(error))?;
     // On this thread, which ends last: the system kills children when the thread that started them ends.
-    runtime.block_on(up(typed, &folder, &wished))
+    runtime.block_on(up(typed, &folder, &wished, presenter))
 }
 
 fn cannot_start() -> Failure {
@@ -62,8 +112,14 @@ fn cannot_start() -> Failure {
 }
 
 /// Brings the cluster up, a new one on other ports if somebody took one of them, and looks after it to its end.
-async fn up(typed: &ClusterUp, folder: &Folder, wished: &Wished) -> Result<ExitCode, Failure> {
+async fn up(
+    typed: &ClusterUp,
+    folder: &Folder,
+    wished: &Wished,
+    presenter: &mut impl Presenter,
+) -> Result<ExitCode, Failure> {
     let mut watch = Watch::begin().map_err(|error| cannot_start().detail(error))?;
+    presenter.begin().map_err(|error| cannot_start().detail(error))?;
     let wanted = usize::from(typed.brokers);
     let (mut plan, is_new) = planned(folder, wanted, wished)?;
     let mut choices = 1;
@@ -76,8 +132,15 @@ async fn up(typed: &ClusterUp, folder: &Folder, wished: &Wished) -> Result<ExitC
         let mut brokers = brokers.map_err(|error| cannot_start().detail(error))?;
         let came = bring_up(&mut brokers, folder, &mut watch).await;
         let Err(cause) = came else {
-            let text = announced(&plan, folder, wished, &brokers, &urls);
-            return serve(&text, folder, &mut brokers, &mut watch).await;
+            let cluster =
+                RunningCluster { plan: &plan, folder, wished, brokers: &brokers, urls: &urls };
+            return match presenter.present(&cluster).await {
+                Ok(text) => serve(&text, folder, &mut brokers, &mut watch, presenter).await,
+                Err(failure) => {
+                    stop(&mut brokers, &mut watch).await?;
+                    Err(failure)
+                }
+            };
         };
         let again = is_new && choices < CHOICES_MAX && cause.is_by_port(&plan);
         let failure = cause.failure(&brokers);
@@ -253,11 +316,12 @@ async fn serve(
     folder: &Folder,
     brokers: &mut Brokers,
     watch: &mut Watch,
+    presenter: &mut impl Presenter,
 ) -> Result<ExitCode, Failure> {
     let mut out = io::stdout();
     let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     if told.is_ok() {
-        look_after(brokers, folder, watch).await;
+        look_after(brokers, folder, watch, presenter).await;
     }
     let stopped = stop(brokers, watch).await;
     told.map_err(on_output)?;
@@ -265,7 +329,12 @@ async fn serve(
 }
 
 /// Says which brokers end, and starts them again if that is wanted, until the command is asked to end.
-async fn look_after(brokers: &mut Brokers, folder: &Folder, watch: &mut Watch) {
+async fn look_after(
+    brokers: &mut Brokers,
+    folder: &Folder,
+    watch: &mut Watch,
+    presenter: &mut impl Presenter,
+) {
     loop {
         let due = brokers.next_due();
         tokio::select! {
@@ -285,6 +354,7 @@ async fn look_after(brokers: &mut Brokers, folder: &Folder, watch: &mut Watch) {
             match (tried, broker.pid()) {
                 (Err(error), _) => say(&format!("{name} cannot be started again: {error}")),
                 (Ok(()), pid) => {
+                    presenter.note_start(&broker.node, pid.unwrap_or_default());
                     say(&format!("{name} was started again, process {}", pid.unwrap_or_default()));
                 }
             }

@@ -1,22 +1,27 @@
-//! What reaches a broker, and what the client hears, when the proxy does wrong.
+//! Faults of produce requests alone: records that are lost, duplicated, reordered and damaged.
 
+use crate::rules::every;
 use crate::server::{Raw, Server};
 use model::batch::HEADER_BYTES;
 use model::record::{BatchBuilder, Records};
 use model::{BatchHeader, Timestamp};
-use proxy::{Misbehave, Misdeeds, Proxy, ProxyConfig};
+use proxy::fault_injection::FaultAction;
+use proxy::{FaultedRecords, Proxy, ProxyConfig};
 use wire::frame::RequestHead;
 use wire::produce::{PartitionProduceData, TopicProduceData};
 use wire::{ApiKey, MetadataRequest, ProduceRequest, ProduceResponse};
 
-const VERSION: i16 = 9;
+/// Version of the produce requests.
+pub const VERSION: i16 = 9;
 
-async fn misbehaving(server: &Server, misbehave: Misbehave) -> Proxy {
-    Proxy::start(ProxyConfig { misbehave, ..ProxyConfig::new(&server.address) }).await.unwrap()
+/// A proxy with a fault in every so-manieth produce request of all clients.
+async fn faulty(server: &Server, faults: &[(u64, FaultAction)]) -> Proxy {
+    let faults = Some(every(faults));
+    Proxy::start(ProxyConfig { faults, ..ProxyConfig::new(&server.address) }).await.unwrap()
 }
 
 /// A request with one record for partition 0 of topic `t`.
-fn request(value: &str, acks: i16) -> ProduceRequest {
+pub fn request(value: &str, acks: i16) -> ProduceRequest {
     let mut batch = BatchBuilder::new();
     batch.add(Timestamp(1), None, Some(value.as_bytes()));
     let partition = PartitionProduceData { index: 0, records: Some(batch.finish().into()) };
@@ -41,7 +46,8 @@ fn value(frame: &[u8]) -> String {
     String::from_utf8_lossy(record.unwrap().unwrap().value.unwrap()).into_owned()
 }
 
-fn values(server: &Server) -> Vec<String> {
+/// Values in the requests that reached the server, in their order.
+pub fn values(server: &Server) -> Vec<String> {
     server.produced.lock().unwrap().iter().map(|frame| value(frame)).collect()
 }
 
@@ -66,7 +72,7 @@ async fn produce(proxy: &Proxy, values: &[&str]) -> Vec<i64> {
 #[tokio::test]
 async fn a_lost_request_is_acknowledged_where_it_would_have_gone() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { lose_every: 3, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(3, FaultAction::Lose)]).await;
     let mut client = Raw::connect(proxy.bootstrap()).await;
     let mut offsets = Vec::new();
     for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
@@ -76,47 +82,47 @@ async fn a_lost_request_is_acknowledged_where_it_would_have_gone() {
     }
     assert_eq!(values(&server), ["a", "b", "d"]);
     assert_eq!(offsets, [100, 200, 201, 300]);
-    let lost = Misdeeds { lost_requests: 1, lost_records: 1, ..Misdeeds::default() };
-    assert_eq!(proxy.misdeeds(), lost);
+    let lost = FaultedRecords { lost_requests: 1, lost_records: 1, ..FaultedRecords::default() };
+    assert_eq!(proxy.faulted_records(), lost);
 }
 
 #[tokio::test]
 async fn a_repeated_request_has_one_answer() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { repeat_every: 2, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(2, FaultAction::Duplicate)]).await;
     let offsets = produce(&proxy, &["a", "b", "c"]).await;
     assert_eq!(values(&server), ["a", "b", "b", "c"]);
     assert_eq!(offsets, [100, 200, 400]);
-    assert_eq!(proxy.misdeeds().repeated_records, 1);
+    assert_eq!(proxy.faulted_records().duplicated_records, 1);
 }
 
 #[tokio::test]
 async fn reordered_requests_are_answered_in_the_clients_order() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { reorder_every: 2, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(2, FaultAction::Reorder)]).await;
     let offsets = produce(&proxy, &["a", "b", "c", "d"]).await;
     assert_eq!(values(&server), ["a", "c", "b", "d"]);
     assert_eq!(offsets, [100, 300, 200, 400]);
-    assert_eq!(proxy.misdeeds().reordered_pairs, 1);
+    assert_eq!(proxy.faulted_records().reordered_pairs, 1);
 }
 
 #[tokio::test]
 async fn a_request_that_nothing_overtakes_goes_all_the_same() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { reorder_every: 1, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(1, FaultAction::Reorder)]).await;
     assert_eq!(produce(&proxy, &["a"]).await, [100]);
     let mut client = Raw::connect(proxy.bootstrap()).await;
     client.send(&request("b", -1), VERSION, 1).await;
     client.send(&MetadataRequest::default(), 12, 2).await;
     assert_eq!((client.answered().await, client.answered().await), (1, 2));
     assert_eq!(values(&server), ["a", "b"]);
-    assert_eq!(proxy.misdeeds(), Misdeeds::default());
+    assert_eq!(proxy.faulted_records(), FaultedRecords::default());
 }
 
 #[tokio::test]
 async fn what_the_proxy_cannot_read_overtakes_nothing() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { reorder_every: 1, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(1, FaultAction::Reorder)]).await;
     let mut client = Raw::connect(proxy.bootstrap()).await;
     client.send(&request("a", -1), VERSION, 1).await;
     // A byte too many: the proxy leaves it to the server to say so, behind the first.
@@ -127,24 +133,24 @@ async fn what_the_proxy_cannot_read_overtakes_nothing() {
     writer.buffer()[..4].copy_from_slice(&length.to_be_bytes());
     tokio::io::AsyncWriteExt::write_all(&mut client.0, writer.bytes()).await.unwrap();
     assert_eq!((client.answered().await, client.answered().await), (1, 2));
-    assert_eq!(proxy.misdeeds(), Misdeeds::default());
+    assert_eq!(proxy.faulted_records(), FaultedRecords::default());
 }
 
 #[tokio::test]
 async fn a_damaged_value_has_a_right_checksum() {
     let server = Server::start().await;
-    let proxy = misbehaving(&server, Misbehave { damage_every: 2, ..Misbehave::default() }).await;
+    let proxy = faulty(&server, &[(2, FaultAction::Damage)]).await;
     produce(&proxy, &["aa", "", "bb", "cc"]).await;
     // The empty value has no byte to change, so the next one is.
     assert_eq!(values(&server), ["aa", "", "bc", "cb"]);
-    assert_eq!(proxy.misdeeds().damaged_records, 2);
+    assert_eq!(proxy.faulted_records().damaged_records, 2);
 }
 
 #[tokio::test]
 async fn what_is_not_acknowledged_is_lost_and_repeated_in_silence() {
     let server = Server::start().await;
-    let plan = Misbehave { lose_every: 2, repeat_every: 3, ..Misbehave::default() };
-    let proxy = misbehaving(&server, plan).await;
+    let plan = [(2, FaultAction::Lose), (3, FaultAction::Duplicate)];
+    let proxy = faulty(&server, &plan).await;
     let mut client = Raw::connect(proxy.bootstrap()).await;
     for value in ["a", "b", "c", "d"] {
         client.send(&request(value, 0), VERSION, 1).await;

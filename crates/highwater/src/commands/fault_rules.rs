@@ -1,0 +1,181 @@
+//! Fault rules of a proxy: read from a file or a journal, and changed over HTTP.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path as PathPart, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use proxy::FaultInjector;
+use proxy::fault_injection::{
+    BrokerControl, FORMS, FaultEngine, FaultFileError, FaultPlan, RefusedRule, parse_journal,
+    parse_plan, parse_rule,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::FaultFiles;
+use crate::failure::Failure;
+
+/// Fault injection by the files that were typed; `None` if none was.
+///
+/// # Errors
+/// A file cannot be read or written, or holds an invalid rule.
+pub fn injector(
+    typed: &FaultFiles,
+    control: Option<Box<dyn BrokerControl>>,
+) -> Result<Option<Arc<FaultInjector>>, Failure> {
+    let is_wanted = typed.faults.is_some() || typed.replay.is_some() || typed.journal.is_some();
+    if is_wanted { injector_with(typed, control).map(Some) } else { Ok(None) }
+}
+
+/// Fault injection by the files that were typed, or without rules.
+///
+/// # Errors
+/// As [`injector`].
+pub fn injector_with(
+    typed: &FaultFiles,
+    control: Option<Box<dyn BrokerControl>>,
+) -> Result<Arc<FaultInjector>, Failure> {
+    let engine = match (&typed.faults, &typed.replay) {
+        (_, Some(journal)) => replayed(journal)?,
+        (Some(file), None) => FaultEngine::new(seeded(plan(file)?, typed.seed)),
+        (None, None) => FaultEngine::new(seeded(FaultPlan::default(), typed.seed)),
+    };
+    let injector = FaultInjector::new(engine, control)
+        .map_err(|error| Failure::new("cannot inject these faults").detail(error))?;
+    if let Some(path) = &typed.journal {
+        let file = File::create(path).map_err(|error| {
+            Failure::new(format!("cannot write the journal {}", path.display())).detail(error)
+        })?;
+        injector.write_journal(Box::new(file));
+    }
+    Ok(Arc::new(injector))
+}
+
+fn seeded(plan: FaultPlan, seed: Option<u64>) -> FaultPlan {
+    FaultPlan { seed: seed.unwrap_or(plan.seed), ..plan }
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {}", path.display())).detail(error))
+}
+
+fn plan(path: &Path) -> Result<FaultPlan, Failure> {
+    parse_plan(&text_of(path)?).map_err(|error| {
+        Failure::new(format!("cannot use the fault rules of {}", path.display()))
+            .detail(error)
+            .hint(FORMS)
+    })
+}
+
+fn replayed(path: &Path) -> Result<FaultEngine, Failure> {
+    let (plan, events) = parse_journal(&text_of(path)?).map_err(|error| {
+        Failure::new(format!("cannot play back the journal {}", path.display()))
+            .detail(error)
+            .hint("a journal is written by --journal FILE")
+    })?;
+    Ok(FaultEngine::new(plan).replaying(events))
+}
+
+/// Routes that show and change the rules.
+pub fn routes(faults: Arc<FaultInjector>) -> Router {
+    Router::new()
+        .route("/faults", get(show).put(replace).delete(clear))
+        .route("/faults/{name}", get(show_one).put(put).delete(remove))
+        .with_state(faults)
+}
+
+type Faults = State<Arc<FaultInjector>>;
+
+async fn show(State(faults): Faults) -> Json<Value> {
+    Json(json!({
+        "seed": faults.plan().seed,
+        "rules": faults.status(),
+        "records": faults.records(),
+    }))
+}
+
+async fn show_one(State(faults): Faults, PathPart(name): PathPart<String>) -> Response {
+    match faults.status().into_iter().find(|status| status.rule.name == name) {
+        Some(status) => Json(status).into_response(),
+        None => unknown(&name),
+    }
+}
+
+async fn replace(State(faults): Faults, body: String) -> Response {
+    let replaced =
+        parse_plan(&body).map_err(bad_text).and_then(|plan| faults.replace(plan).map_err(bad_rule));
+    match replaced {
+        Ok(()) => show(State(faults)).await.into_response(),
+        Err(answer) => answer,
+    }
+}
+
+async fn clear(State(faults): Faults) -> Response {
+    match faults.replace(FaultPlan::default()) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => bad_rule(error),
+    }
+}
+
+async fn put(State(faults): Faults, PathPart(name): PathPart<String>, body: String) -> Response {
+    let set = named(&body, &name)
+        .and_then(|text| parse_rule(&text).map_err(bad_text))
+        .and_then(|rule| faults.put(rule).map_err(bad_rule));
+    match set {
+        Ok(()) => show_one(State(faults), PathPart(name)).await,
+        Err(answer) => answer,
+    }
+}
+
+async fn remove(State(faults): Faults, PathPart(name): PathPart<String>) -> Response {
+    if faults.remove(&name) { StatusCode::NO_CONTENT.into_response() } else { unknown(&name) }
+}
+
+/// The rule with the name of its path. A body without a valid object is returned as it is: reading the rule reports where it
+/// is malformed.
+fn named(body: &str, name: &str) -> Result<String, Response> {
+    let Ok(Value::Object(mut rule)) = serde_json::from_str(body) else {
+        return Ok(body.to_owned());
+    };
+    let said = rule.entry("name").or_insert_with(|| json!(name));
+    if said != name {
+        let problem = format!("name: the path names rule {name:?}, the body names {said}");
+        return Err(refused(StatusCode::BAD_REQUEST, &problem));
+    }
+    Ok(Value::Object(rule).to_string())
+}
+
+fn bad_text(error: FaultFileError) -> Response {
+    refused(StatusCode::BAD_REQUEST, &format!("{error}; {FORMS}"))
+}
+
+fn bad_rule(error: RefusedRule) -> Response {
+    refused(StatusCode::BAD_REQUEST, &error.to_string())
+}
+
+fn unknown(name: &str) -> Response {
+    refused(StatusCode::NOT_FOUND, &format!("no rule has the name {name:?}"))
+}
+
+fn refused(code: StatusCode, message: &str) -> Response {
+    (code, Json(json!({ "error": message }))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_the_name_of_its_path() {
+        let named = |body: &str| named(body, "x").map_err(|answer| answer.status());
+        assert_eq!(named(r#"{"action":"close"}"#).unwrap(), r#"{"action":"close","name":"x"}"#);
+        assert!(named(r#"{"name":"x"}"#).is_ok());
+        assert_eq!(named(r#"{"name":"y"}"#), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(named("{").unwrap(), "{");
+    }
+}

@@ -1,0 +1,186 @@
+//! `test-broker`: a broker, or several, for the tests of another program, behind a proxy that injects faults by rule.
+//!
+//! The broker is the one of `start`: it knows of no fault. Clients reach it through the proxy of `highwater proxy` in this process.
+
+mod several;
+mod single;
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::proxy::{FaultInjector, Proxy, ProxyConfig};
+use client::admin::NewTopic;
+use client::{Admin, Cluster, ClusterConfig};
+use configuration::HostPort;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::start::{Reporting, in_url};
+use super::{fault_rules, proxy};
+use crate::arguments::{Pair, TestBroker};
+use crate::failure::{Failure, on_output};
+use crate::parent::Parent;
+use crate::system;
+
+/// Beginning of the name of a temporary folder.
+const FOLDER_PREFIX: &str = "highwater-test-";
+/// Keys that this command decides.
+const DECIDED: &[&str] = &[
+    "listeners",
+    "advertised.listeners",
+    "log.dirs",
+    "log.dir",
+    "metadata.log.dir",
+    "http.listener",
+    "gateway.listener",
+];
+/// Settings of every test broker, before those of `--set`: fast, and quiet.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("durability", "page-cache"),
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("http.listener", ""),
+    ("gateway.listener", ""),
+    ("log.level", "warn"),
+];
+/// Replicas of a topic at most.
+const REPLICATION_MAX: u16 = 3;
+
+/// Runs until SIGTERM, SIGINT or SIGHUP, until the parent ends, or until a pipe on standard input is closed.
+pub fn run(typed: &TestBroker, report: Reporting) -> Result<ExitCode, Failure> {
+    let parent = Parent::of_this_process();
+    system::settle_allocator(system::allocator_settings());
+    if let Some(pair) = typed.sets.iter().find(|pair| DECIDED.contains(&&*pair.key)) {
+        return Err(Failure::new(format!("cannot set {}", pair.key))
+            .detail("test-broker chooses the ports and the folder")
+            .hint("leave the key out; --data-dir names a folder, and `highwater start` takes every key"));
+    }
+    system::raise_open_files_limit();
+    let folder = Folder::take(typed.data_dir.as_deref())?;
+    let code = match typed.brokers {
+        1 => single::run(typed, report, &folder, parent),
+        _ => several::run(typed, report, &folder, parent),
+    };
+    folder.remove();
+    code
+}
+
+fn cannot_start() -> Failure {
+    Failure::new("the test broker cannot start")
+}
+
+/// The folder of the data.
+enum Folder {
+    /// Removed at the end.
+    Temporary(TempDir),
+    /// Left as it is.
+    Named(PathBuf),
+}
+
+impl Folder {
+    fn take(named: Option<&Path>) -> Result<Folder, Failure> {
+        match named {
+            Some(path) => Ok(Folder::Named(path.to_owned())),
+            None => tempfile::Builder::new()
+                .prefix(FOLDER_PREFIX)
+                .tempdir()
+                .map(Folder::Temporary)
+                .map_err(|error| cannot_start().detail(format!("no temporary folder: {error}"))),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Temporary(folder) => folder.path(),
+            Folder::Named(path) => path,
+        }
+    }
+
+    /// The path of a temporary folder.
+    fn temporary(&self) -> Option<&Path> {
+        match self {
+            Folder::Temporary(folder) => Some(folder.path()),
+            Folder::Named(_) => None,
+        }
+    }
+
+    /// Removes a temporary folder. A rest that cannot be removed is named.
+    fn remove(self) {
+        if let Folder::Temporary(folder) = self {
+            let path = folder.path().display().to_string();
+            if let Err(error) = folder.close() {
+                let _nobody_reads = writeln!(io::stderr(), "cannot remove {path}: {error}");
+            }
+        }
+    }
+}
+
+/// The settings of each broker: the defaults, those of `of_kind`, and those of `--set`, the last of which win.
+fn settings(typed: &TestBroker, of_kind: &[(&str, &str)]) -> Vec<Pair> {
+    let defaults = DEFAULTS.iter().chain(of_kind);
+    let defaults = defaults
+        .filter(|(key, _)| typed.sets.iter().all(|pair| pair.key != *key))
+        .map(|(key, value)| Pair { key: (*key).to_owned(), value: (*value).to_owned() });
+    defaults.chain(typed.sets.iter().cloned()).collect()
+}
+
+/// The proxy in front of the brokers, and the line about it.
+struct Front {
+    proxy: Proxy,
+    line: String,
+}
+
+impl Front {
+    /// Creates the topics and opens the proxy and its HTTP port, both at free ports of this machine's own address.
+    async fn open(
+        typed: &TestBroker,
+        brokers: &str,
+        folder: &Path,
+        faults: Arc<FaultInjector>,
+    ) -> Result<Front, Failure> {
+        create_topics(typed, brokers).await?;
+        let config = ProxyConfig { faults: Some(faults.clone()), ..ProxyConfig::new(brokers) };
+        let proxy = Proxy::start(config).await.map_err(|error| cannot_start().detail(error))?;
+        let any = HostPort { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
+        let (door, http) = proxy::door(&any).await?;
+        proxy::show(door, &proxy, fault_rules::routes(faults));
+        let line = ready_line(typed, &proxy, http, folder);
+        Ok(Front { proxy, line })
+    }
+}
+
+fn ready_line(typed: &TestBroker, proxy: &Proxy, http: SocketAddr, folder: &Path) -> String {
+    let ready = json!({
+        "bootstrap_servers": proxy.bootstrap(),
+        "http": format!("http://{}", in_url(http)),
+        "data_dir": folder.display().to_string(),
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "brokers": typed.brokers,
+    });
+    format!("{ready}\n")
+}
+
+async fn create_topics(typed: &TestBroker, brokers: &str) -> Result<(), Failure> {
+    if typed.topics.is_empty() {
+        return Ok(());
+    }
+    let replicas = typed.brokers.min(REPLICATION_MAX) as i16;
+    let cluster = Cluster::connect(ClusterConfig::new(brokers)).await;
+    let admin = Admin::new(cluster.map_err(|error| cannot_start().detail(error))?);
+    for topic in &typed.topics {
+        let new = NewTopic::new(&topic.name, topic.partitions, replicas);
+        admin.create_topic(&new).await.map_err(|error| {
+            Failure::new(format!("cannot create topic {}", topic.name)).detail(error)
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes the ready line.
+fn announce(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(on_output)
+}

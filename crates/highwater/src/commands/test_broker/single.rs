@@ -1,0 +1,99 @@
+//! One test broker, in this process.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::proxy::fault_injection::BrokerControl;
+use configuration::{BrokerConfig, Configuration, Sources};
+use rustix::process::{Signal, getpid, kill_process};
+use tracing::warn;
+
+use super::{Folder, Front, announce, cannot_start, settings};
+use crate::arguments::TestBroker;
+use crate::commands::start::{Reporting, Signals, in_url};
+use crate::commands::{fault_rules, sources};
+use crate::failure::Failure;
+use crate::parent::Parent;
+
+/// Settings of a broker that is alone, before those of `--set`.
+const ALONE: &[(&str, &str)] = &[
+    ("listeners", "PLAINTEXT://127.0.0.1:0"),
+    ("offsets.topic.replication.factor", "1"),
+    ("transaction.state.log.replication.factor", "1"),
+    ("transaction.state.log.min.isr", "1"),
+];
+
+/// Kills this process, which is the broker.
+struct ThisProcess {
+    temporary: Option<PathBuf>,
+}
+
+impl BrokerControl for ThisProcess {
+    fn kill(&self, _address: &str) {
+        if let Some(folder) = &self.temporary {
+            // A killed process cannot remove it later. What cannot be removed is left.
+            let _ = fs::remove_dir_all(folder);
+        }
+        // The signal cannot be refused.
+        let _ = kill_process(getpid(), Signal::KILL);
+    }
+
+    fn has_other_brokers(&self) -> bool {
+        false
+    }
+
+    fn restart(&self, _address: &str) {}
+}
+
+/// Runs the broker to its end.
+pub fn run(
+    typed: &TestBroker,
+    report: Reporting,
+    folder: &Folder,
+    parent: Parent,
+) -> Result<ExitCode, Failure> {
+    let config = config(typed, report, folder)?;
+    let control = ThisProcess { temporary: folder.temporary().map(PathBuf::from) };
+    let faults = fault_rules::injector_with(&typed.faults, Some(Box::new(control)))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| cannot_start().detail(error))?;
+    let code = runtime.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| cannot_start().detail(error))?;
+        parent.end_with().map_err(|error| cannot_start().detail(error))?;
+        let broker = tokio::select! {
+            started = broker::start(config) => started.map_err(|error| cannot_start().detail(error))?,
+            () = signals.next() => return Ok(ExitCode::SUCCESS),
+        };
+        let at = in_url(broker.inter_broker());
+        let front = Front::open(typed, &at, folder.path(), faults).await?;
+        announce(&front.line)?;
+        tokio::select! {
+            () = signals.next() => {}
+            cause = broker.failed() => return Err(Failure::new("the broker cannot go on").detail(format!("{cause:?}"))),
+        }
+        front.proxy.stop().await;
+        broker.stop().await;
+        Ok(ExitCode::SUCCESS)
+    });
+    runtime.shutdown_background();
+    code
+}
+
+/// The configuration. The environment has no say: a test is the same everywhere.
+fn config(typed: &TestBroker, report: Reporting, folder: &Folder) -> Result<BrokerConfig, Failure> {
+    let mut known = Sources::new();
+    for pair in settings(typed, ALONE) {
+        known = known.set(&pair.key, &pair.value);
+    }
+    known = match folder.path().to_str() {
+        Some(path) => known.flag("--data-dir", "log.dirs", path),
+        None => known.flag_is_not_text("--data-dir", "log.dirs"),
+    };
+    let loaded = Configuration::load_all(&known, false);
+    report.start(&loaded.configuration);
+    let finished = loaded.finish().map_err(|invalid| sources::unusable(&invalid, None));
+    let (config, warnings) = finished?;
+    warnings.iter().for_each(|warning| warn!("{warning}"));
+    Ok(config)
+}

@@ -1,0 +1,102 @@
+//! The process that started this one: its end is the end of this one.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
+
+/// How often the parent's id is compared, in nanoseconds: where the kernel has no handle of a process, that is the only sign.
+const INTERVAL_NANOS: i64 = 250_000_000;
+
+/// The process that started this one.
+#[derive(Debug, Clone, Copy)]
+pub struct Parent(Option<Pid>);
+
+impl Parent {
+    /// The parent now. Called at the start of the program: a parent that ends later is noticed then.
+    pub fn of_this_process() -> Parent {
+        Parent(getppid())
+    }
+
+    /// Has this process get SIGTERM when the parent ends, or when a pipe or socket on standard input is closed.
+    ///
+    /// The kernel's own signal at a parent's death is of no use here: it is sent when the *thread* that started this
+    /// process ends, and test runners start processes on threads of short life. Standard input counts only if it is a pipe or a
+    /// socket: `/dev/null` is at its end from the start, and a terminal belongs to a person.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn end_with(self) -> io::Result<()> {
+        std::thread::Builder::new().name("parent".to_owned()).spawn(move || {
+            self.wait_for_end();
+            // A process that is ending already needs no signal.
+            let _ = kill_process(getpid(), Signal::TERM);
+        })?;
+        Ok(())
+    }
+
+    fn wait_for_end(self) {
+        let stdin = io::stdin();
+        let mut pipe = is_pipe(stdin.as_fd()).then(|| stdin.lock());
+        let handle = self.0.and_then(handle_of);
+        loop {
+            let mut watched = Vec::new();
+            watched.extend(handle.iter().map(|it| PollFd::new(it, PollFlags::IN)));
+            let input = watched.len();
+            if pipe.is_some() {
+                watched.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN));
+            }
+            let interval = Timespec { tv_sec: 0, tv_nsec: INTERVAL_NANOS };
+            // A failed wait has no events; the parent's id is compared all the same.
+            let _ = poll(&mut watched, Some(&interval));
+            let is_ready = |at: usize| watched.get(at).is_some_and(|it| !it.revents().is_empty());
+            let (has_ended, has_input) = (input > 0 && is_ready(0), is_ready(input));
+            drop(watched);
+            let is_closed = has_input && pipe.as_mut().is_some_and(is_at_end);
+            if has_ended || is_closed || getppid() != self.0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads and drops bytes. Returns whether the writer has closed.
+fn is_at_end(input: &mut io::StdinLock<'_>) -> bool {
+    match input.read(&mut [0; 512]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != io::ErrorKind::Interrupted,
+    }
+}
+
+fn is_pipe(descriptor: BorrowedFd<'_>) -> bool {
+    let kind = fstat(descriptor).map(|status| FileType::from_raw_mode(status.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket))
+}
+
+/// A descriptor that is readable when the process has ended.
+#[cfg(target_os = "linux")]
+fn handle_of(process: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).ok()
+}
+
+/// Other systems compare the parent's id.
+#[cfg(not(target_os = "linux"))]
+fn handle_of(_process: Pid) -> Option<OwnedFd> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipes_and_sockets_are_told_from_files() {
+        let (reader, _writer) = io::pipe().unwrap();
+        assert!(is_pipe(reader.as_fd()));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(is_pipe(socket.as_fd()));
+        assert!(!is_pipe(std::fs::File::open("/dev/null").unwrap().as_fd()));
+    }
+}
