@@ -102,68 +102,81 @@ async fn show(State(faults): Faults) -> Json<Value> {
 async fn show_one(State(faults): Faults, PathPart(name): PathPart<String>) -> Response {
     match faults.status().into_iter().find(|status| status.rule.name == name) {
         Some(status) => Json(status).into_response(),
-        None => unknown(&name),
+        None => Refusal::unknown(&name).into_response(),
     }
 }
 
-async fn replace(State(faults): Faults, body: String) -> Response {
-    let replaced =
-        parse_plan(&body).map_err(bad_text).and_then(|plan| faults.replace(plan).map_err(bad_rule));
-    match replaced {
-        Ok(()) => show(State(faults)).await.into_response(),
-        Err(answer) => answer,
-    }
+async fn replace(State(faults): Faults, body: String) -> Result<Json<Value>, Refusal> {
+    let plan = parse_plan(&body).map_err(Refusal::of_text)?;
+    faults.replace(plan).map_err(Refusal::of_rule)?;
+    Ok(show(State(faults)).await)
 }
 
-async fn clear(State(faults): Faults) -> Response {
-    match faults.replace(FaultPlan::default()) {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => bad_rule(error),
-    }
+async fn clear(State(faults): Faults) -> Result<StatusCode, Refusal> {
+    faults.replace(FaultPlan::default()).map_err(Refusal::of_rule)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
-async fn put(State(faults): Faults, PathPart(name): PathPart<String>, body: String) -> Response {
-    let set = named(&body, &name)
-        .and_then(|text| parse_rule(&text).map_err(bad_text))
-        .and_then(|rule| faults.put(rule).map_err(bad_rule));
-    match set {
-        Ok(()) => show_one(State(faults), PathPart(name)).await,
-        Err(answer) => answer,
-    }
+async fn put(
+    State(faults): Faults,
+    PathPart(name): PathPart<String>,
+    body: String,
+) -> Result<Response, Refusal> {
+    let rule = parse_rule(&named(&body, &name)?).map_err(Refusal::of_text)?;
+    faults.put(rule).map_err(Refusal::of_rule)?;
+    Ok(show_one(State(faults), PathPart(name)).await)
 }
 
-async fn remove(State(faults): Faults, PathPart(name): PathPart<String>) -> Response {
-    if faults.remove(&name) { StatusCode::NO_CONTENT.into_response() } else { unknown(&name) }
+async fn remove(
+    State(faults): Faults,
+    PathPart(name): PathPart<String>,
+) -> Result<StatusCode, Refusal> {
+    match faults.remove(&name) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Refusal::unknown(&name)),
+    }
 }
 
 /// The rule with the name of its path. A body without a valid object is returned as it is: reading the rule reports where it
 /// is malformed.
-fn named(body: &str, name: &str) -> Result<String, Response> {
+fn named(body: &str, name: &str) -> Result<String, Refusal> {
     let Ok(Value::Object(mut rule)) = serde_json::from_str(body) else {
         return Ok(body.to_owned());
     };
-    let said = rule.entry("name").or_insert_with(|| json!(name));
-    if said != name {
-        let problem = format!("name: the path names rule {name:?}, the body names {said}");
-        return Err(refused(StatusCode::BAD_REQUEST, &problem));
+    let in_body = rule.entry("name").or_insert_with(|| json!(name));
+    if in_body != name {
+        let message = format!("name: the path names rule {name:?}, the body names {in_body}");
+        return Err(Refusal { code: StatusCode::BAD_REQUEST, message });
     }
     Ok(Value::Object(rule).to_string())
 }
 
-fn bad_text(error: FaultFileError) -> Response {
-    refused(StatusCode::BAD_REQUEST, &format!("{error}; {FORMS}"))
+/// A request over HTTP that changed nothing.
+#[derive(Debug, PartialEq)]
+struct Refusal {
+    code: StatusCode,
+    message: String,
 }
 
-fn bad_rule(error: RefusedRule) -> Response {
-    refused(StatusCode::BAD_REQUEST, &error.to_string())
+impl Refusal {
+    fn of_text(error: FaultFileError) -> Refusal {
+        Refusal { code: StatusCode::BAD_REQUEST, message: format!("{error}; {FORMS}") }
+    }
+
+    fn of_rule(error: RefusedRule) -> Refusal {
+        Refusal { code: StatusCode::BAD_REQUEST, message: error.to_string() }
+    }
+
+    fn unknown(name: &str) -> Refusal {
+        let message = format!("no rule has the name {name:?}");
+        Refusal { code: StatusCode::NOT_FOUND, message }
+    }
 }
 
-fn unknown(name: &str) -> Response {
-    refused(StatusCode::NOT_FOUND, &format!("no rule has the name {name:?}"))
-}
-
-fn refused(code: StatusCode, message: &str) -> Response {
-    (code, Json(json!({ "error": message }))).into_response()
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.code, Json(json!({ "error": self.message }))).into_response()
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_rule_has_the_name_of_its_path() {
-        let named = |body: &str| named(body, "x").map_err(|answer| answer.status());
+        let named = |body: &str| named(body, "x").map_err(|refusal| refusal.code);
         assert_eq!(named(r#"{"action":"close"}"#).unwrap(), r#"{"action":"close","name":"x"}"#);
         assert!(named(r#"{"name":"x"}"#).is_ok());
         assert_eq!(named(r#"{"name":"y"}"#), Err(StatusCode::BAD_REQUEST));

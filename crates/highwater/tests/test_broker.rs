@@ -1,0 +1,440 @@
+//! `highwater test-broker` as a test suite uses it, and the fault rules of `highwater proxy`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{
+    Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
+    Record,
+};
+use model::TopicPartition;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
+/// How long anything may take on a machine that is busy with much else.
+const LIMIT: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A program that serves, and ends with the test.
+struct Served {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    ready: Value,
+}
+
+impl Served {
+    /// Starts a test broker and waits for its ready line.
+    fn start(arguments: &[&str]) -> Served {
+        let mut child = Command::new(HIGHWATER)
+            .arg("test-broker")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Served { child, stdin, ready }
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.ready[name].as_str().unwrap()
+    }
+
+    fn bootstrap(&self) -> &str {
+        self.field("bootstrap_servers")
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        PathBuf::from(self.field("data_dir"))
+    }
+
+    /// Waits until the process has ended by itself.
+    fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the process ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Code and body of the answer to a request over HTTP.
+    fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        http(self.field("http").strip_prefix("http://").unwrap(), method, path, body)
+    }
+
+    /// Counts of a rule: matches and faults.
+    fn counts(&self, rule: &str) -> (u64, u64) {
+        let (code, text) = self.http("GET", &format!("/faults/{rule}"), "");
+        assert_eq!(code, 200, "{text}");
+        let rule: Value = serde_json::from_str(&text).unwrap();
+        (rule["matches"].as_u64().unwrap(), rule["faults"].as_u64().unwrap())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < LIMIT {
+            thread::sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn http(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "not in time: {what}");
+        thread::sleep(LOOK);
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A process that nobody has waited for is dead, too.
+    let is_zombie = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'));
+    test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && !is_zombie
+}
+
+/// Output of a test broker that must not start.
+fn refused(arguments: &[&str]) -> String {
+    let Output { status, stdout, stderr } = Command::new(HIGHWATER)
+        .arg("test-broker")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!status.success(), "{}", String::from_utf8_lossy(&stdout));
+    String::from_utf8_lossy(&stderr).into_owned()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(LIMIT, future).await.expect("it ends in time") })
+}
+
+async fn cluster(bootstrap: &str) -> Cluster {
+    let config = ClusterConfig { allow_auto_create: true, ..ClusterConfig::new(bootstrap) };
+    Cluster::connect(config).await.unwrap()
+}
+
+/// Sends values to a topic one after the other; each must be acknowledged.
+async fn produce(bootstrap: &str, topic: &str, values: &[&str]) {
+    let producer =
+        Producer::new(cluster(bootstrap).await, ProducerConfig::default()).await.unwrap();
+    for value in values {
+        let delivery = producer.send(topic, &Record::value(value.as_bytes())).await.unwrap();
+        producer.flush().await.unwrap();
+        delivery.wait().await.unwrap();
+    }
+}
+
+/// Reads so many values of a topic through a group.
+async fn consume(bootstrap: &str, topic: &str, count: usize) -> Vec<String> {
+    let config =
+        ConsumerConfig { offset_reset: OffsetReset::Earliest, ..ConsumerConfig::group("g") };
+    let mut consumer = Consumer::new(cluster(bootstrap).await, config);
+    consumer.subscribe(&[topic]).unwrap();
+    let mut values = Vec::new();
+    while values.len() < count {
+        poll(&mut consumer, &mut values).await;
+    }
+    values
+}
+
+/// Polls once; until a broker is back there are errors.
+async fn poll(consumer: &mut Consumer, values: &mut Vec<String>) {
+    let mut buffer = Vec::new();
+    for fetched in consumer.poll(Duration::from_millis(200)).await.unwrap_or_default() {
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let read = fetched.for_each(&mut buffer, |record| values.push(text(record.value.unwrap())));
+        read.unwrap();
+    }
+}
+
+fn written(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_test_broker_serves_and_leaves_nothing_behind() {
+    let mut broker = Served::start(&["--topics", "orders:3,b"]);
+    assert_eq!(broker.ready["pid"].as_u64(), Some(u64::from(broker.child.id())));
+    assert_eq!(broker.ready["brokers"].as_u64(), Some(1));
+    assert_eq!(broker.field("version"), env!("CARGO_PKG_VERSION"));
+    let folder = broker.data_dir();
+    assert!(folder.is_dir());
+    block_on(async {
+        let metadata = Admin::new(cluster(broker.bootstrap()).await).describe_all().await.unwrap();
+        let counts = ["orders", "b"].map(|topic| metadata.topics[topic].partitions.len());
+        assert_eq!(counts, [3, 1]);
+        produce(broker.bootstrap(), "orders", &["x", "y"]).await;
+        produce(broker.bootstrap(), "made-by-its-first-record", &["z"]).await;
+        let mut values = consume(broker.bootstrap(), "orders", 2).await;
+        values.sort();
+        assert_eq!(values, ["x", "y"]);
+    });
+    let (code, metrics) = broker.http("GET", "/metrics", "");
+    assert_eq!(code, 200);
+    assert!(metrics.contains("highwater_proxy_messages_total"), "{metrics}");
+    drop(broker.stdin.take());
+    assert_eq!(broker.ended().code(), Some(0));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_test_broker_outlives_the_thread_that_started_it_and_not_the_process() {
+    let broker = thread::spawn(|| Served::start(&[])).join().unwrap();
+    block_on(produce(broker.bootstrap(), "t", &["x"]));
+    // A shell starts one in the background, with nothing to read, and is killed.
+    let script = format!("{HIGHWATER} test-broker </dev/null & wait");
+    let mut shell = Command::new("sh");
+    let mut shell = shell.args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let pid = ready["pid"].as_i64().unwrap() as i32;
+    assert!(is_alive(pid));
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    wait_until("the orphan ends", || !is_alive(pid));
+    let folder = Path::new(ready["data_dir"].as_str().unwrap());
+    wait_until("its folder is removed", || !folder.exists());
+    block_on(produce(broker.bootstrap(), "t", &["y"]));
+}
+
+#[test]
+fn invalid_rules_and_settings_are_refused_with_the_allowed_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(
+        &folder,
+        "f.toml",
+        "[[rules]]\nname = \"x\"\napi = \"Prodcue\"\naction = \"close\"\n",
+    );
+    let said = refused(&["--faults", &file]);
+    for word in [&*file, "line 3", "Prodcue", "Produce, Fetch", "drop_answer"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let moves = written(&folder, "m.toml", "[[rules]]\nname = \"x\"\naction = \"move_leader\"\n");
+    assert!(refused(&["--faults", &moves]).contains("--brokers 3"));
+    assert!(refused(&["--set", "listeners=PLAINTEXT://:1"]).contains("--data-dir"));
+    assert!(refused(&["--set", "num.partitions=x"]).contains("num.partitions"));
+    assert!(refused(&["--topics", "a:0"]).contains("NAME:PARTITIONS"));
+    assert!(refused(&["--topics", "a/b"]).contains("a/b"));
+    assert!(refused(&["--replay", &moves]).contains("--journal"));
+    let kill = written(&folder, "k.json", r#"{"rules": [{"name": "x", "action": "kill"}]}"#);
+    let proxy = Command::new(HIGHWATER)
+        .args(["proxy", "--listen", "127.0.0.1:0", "--faults", &kill])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&proxy.stderr).into_owned();
+    assert!(!proxy.status.success() && said.contains("test-broker"), "{said}");
+}
+
+/// Produces 40 records, one a request, through faults by probability, and returns the journal's faults.
+fn faults_of_run(arguments: &[&str], journal: &Path) -> Vec<String> {
+    let path = journal.to_str().unwrap();
+    let broker = Served::start(&[arguments, &["--topics", "t", "--journal", path]].concat());
+    let values: Vec<String> = (0..40).map(|at| at.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    block_on(async {
+        produce(broker.bootstrap(), "t", &values).await;
+        assert_eq!(
+            consume(broker.bootstrap(), "t", 40).await,
+            values,
+            "retries lose and repeat nothing"
+        );
+    });
+    drop(broker);
+    let text = fs::read_to_string(journal).unwrap();
+    text.lines().filter(|line| line.starts_with("{\"fault\"")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_seed_gives_the_same_faults_and_a_journal_plays_them_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = written(
+        &folder,
+        "f.toml",
+        "[[rules]]\nname = \"sometimes\"\napi = \"Produce\"\noccurrence = { probability = 0.2 }\n\
+         action = { error = { code = \"NOT_LEADER_OR_FOLLOWER\" } }\n",
+    );
+    let journal = |name: &str| folder.path().join(name);
+    let first = faults_of_run(&["--faults", &rules, "--seed", "7"], &journal("a"));
+    let second = faults_of_run(&["--faults", &rules, "--seed", "7"], &journal("b"));
+    assert!(!first.is_empty());
+    assert_eq!(first, second);
+    let other = faults_of_run(&["--faults", &rules, "--seed", "8"], &journal("c"));
+    assert_ne!(first, other);
+    let recorded = journal("a");
+    let replayed = faults_of_run(&["--replay", recorded.to_str().unwrap()], &journal("d"));
+    assert_eq!(first, replayed);
+}
+
+#[test]
+fn rules_are_listed_set_and_removed_over_http() {
+    let broker = Served::start(&["--topics", "t"]);
+    let rule = r#"{"api": "Produce", "occurrence": "once", "action": "drop_answer"}"#;
+    let (code, body) = broker.http("PUT", "/faults/lost-answer", rule);
+    assert_eq!(code, 200, "{body}");
+    block_on(async {
+        produce(broker.bootstrap(), "t", &["a", "b"]).await;
+        assert_eq!(consume(broker.bootstrap(), "t", 2).await, ["a", "b"], "an idempotent retry");
+    });
+    assert_eq!(broker.counts("lost-answer"), (3, 1));
+    let (code, body) = broker.http("PUT", "/faults/x", r#"{"action": "explode"}"#);
+    assert_eq!(code, 400);
+    assert!(body.contains("explode") && body.contains("drop_answer"), "{body}");
+    let (code, body) = broker.http("PUT", "/faults", "{\"rules\": [{\"name\": \"y\"}]}");
+    assert_eq!(code, 400);
+    assert!(body.contains("missing field `action`"), "{body}");
+    assert_eq!(broker.http("DELETE", "/faults/x", "").0, 404);
+    assert_eq!(broker.counts("lost-answer"), (3, 1), "refused requests change nothing");
+    assert_eq!(broker.http("DELETE", "/faults/lost-answer", "").0, 204);
+    assert_eq!(broker.http("GET", "/faults/lost-answer", "").0, 404);
+}
+
+#[test]
+fn a_killed_broker_keeps_the_record_whose_answer_was_never_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let rules = written(
+        &folder,
+        "f.json",
+        r#"{"rules": [{"name": "x", "api": "Produce", "occurrence": {"nth": 2}, "action": "kill"}]}"#,
+    );
+    let arguments = ["--topics", "t", "--data-dir", data.to_str().unwrap()];
+    let mut broker = Served::start(&[&arguments[..], &["--faults", &rules]].concat());
+    block_on(async {
+        let producer =
+            Producer::new(cluster(broker.bootstrap()).await, ProducerConfig::default()).await;
+        let producer = producer.unwrap();
+        producer.send("t", &Record::value(b"a")).await.unwrap().wait().await.unwrap();
+        // It is never acknowledged; the broker dies meanwhile.
+        drop(producer.send("t", &Record::value(b"b")).await.unwrap());
+        wait_until_async(|| broker.child.try_wait().unwrap().is_some()).await;
+    });
+    assert_eq!(broker.ended().signal(), Some(9));
+    let again = Served::start(&["--data-dir", data.to_str().unwrap()]);
+    assert_eq!(block_on(consume(again.bootstrap(), "t", 2)), ["a", "b"]);
+    drop(again);
+    assert!(data.is_dir(), "a named folder is left");
+}
+
+async fn wait_until_async(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[test]
+fn a_killed_broker_with_a_temporary_folder_leaves_none() {
+    let mut broker = Served::start(&["--topics", "t"]);
+    let folder = broker.data_dir();
+    let rule = r#"{"api": "Metadata", "action": "kill"}"#;
+    assert_eq!(broker.http("PUT", "/faults/x", rule).0, 200);
+    block_on(async {
+        let connecting = Cluster::connect(ClusterConfig::new(broker.bootstrap()));
+        tokio::select! {
+            _ = connecting => {}
+            () = wait_until_async(|| broker.child.try_wait().unwrap().is_some()) => {}
+        }
+    });
+    assert_eq!(broker.ended().signal(), Some(9));
+    wait_until("its folder is removed", || !folder.exists());
+}
+
+#[test]
+fn leaders_of_several_brokers_move_and_die_and_nothing_is_lost() {
+    let broker = Served::start(&["--topics", "t", "--brokers", "3"]);
+    assert_eq!(broker.ready["brokers"].as_u64(), Some(3));
+    for (name, action, count) in [("move", "move_leader", 3), ("kill", "kill", 6)] {
+        let rule = format!(
+            r#"{{"api": "Produce", "occurrence": "once", "count_by": "rule", "action": "{action}"}}"#
+        );
+        assert_eq!(broker.http("PUT", &format!("/faults/{name}"), &rule).0, 200);
+        block_on(async {
+            produce(broker.bootstrap(), "t", &[name, "b", "c"]).await;
+            let values = consume_alone(broker.bootstrap(), "t", count).await;
+            assert_eq!(values[count - 3..], [name, "b", "c"]);
+        });
+        assert_eq!(broker.counts(name).1, 1);
+    }
+}
+
+/// Reads the first values of partition 0, without a group.
+async fn consume_alone(bootstrap: &str, topic: &str, count: usize) -> Vec<String> {
+    let config =
+        ConsumerConfig { offset_reset: OffsetReset::Earliest, ..ConsumerConfig::default() };
+    let mut consumer = Consumer::new(cluster(bootstrap).await, config);
+    consumer.assign(&[TopicPartition::new(topic, 0)]).await.unwrap();
+    let mut values = Vec::new();
+    while values.len() < count {
+        poll(&mut consumer, &mut values).await;
+    }
+    values
+}
+
+#[test]
+fn a_proxy_injects_faults_in_front_of_another_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = written(
+        &folder,
+        "f.toml",
+        "[[rules]]\nname = \"reset\"\napi = \"Produce\"\noccurrence = \"once\"\naction = \"reset\"\n",
+    );
+    let broker = Served::start(&["--topics", "t"]);
+    let mut proxy = Command::new(HIGHWATER)
+        .args(["--log-level", "warn", "proxy", "-b", broker.bootstrap(), "--listen", "127.0.0.1:0"])
+        .args(["--metrics-listener", "127.0.0.1:0", "--faults", &rules])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+    let mut after = |words: &str| {
+        let found =
+            |line: std::io::Result<String>| Some(line.ok()?.strip_prefix(words)?.to_owned());
+        lines.find_map(found).expect("the proxy announces itself")
+    };
+    let bootstrap = after("proxy: ");
+    let http_at = after("http: http://").split('/').next().unwrap().to_owned();
+    block_on(produce(&bootstrap, "t", &["a"]));
+    assert_eq!(block_on(consume(&bootstrap, "t", 1)), ["a"]);
+    let (code, body) = http(&http_at, "GET", "/faults/reset", "");
+    let rule: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, rule["matches"].as_u64(), rule["faults"].as_u64()), (200, Some(2), Some(1)));
+    kill_process(Pid::from_child(&proxy), Signal::TERM).unwrap();
+    assert!(proxy.wait().unwrap().success());
+}
