@@ -128,6 +128,19 @@ impl<O: Clone + Eq + Hash> SharedPool<O> {
         state.used_by(&owner) > state.fair_share(&owner, self.bytes_max)
     }
 
+    /// Owners that use more than the fair share of one of all owners, `owner` included, and their bytes above that share;
+    /// those that use the most first.
+    pub fn owners_above_share(&self, owner: &O) -> Vec<(O, usize)> {
+        let state = self.state.lock();
+        let share = state.fair_share(owner, self.bytes_max);
+        let others =
+            state.by_owner.iter().filter(|(other, bytes)| **bytes > share && *other != owner);
+        let mut above: Vec<_> =
+            others.map(|(other, bytes)| (other.clone(), bytes - share)).collect();
+        above.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        above
+    }
+
     /// A share of nothing.
     pub fn share(self: &Arc<SharedPool<O>>, owner: O) -> PoolShare<O> {
         let (bytes, is_pending) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -280,6 +293,16 @@ mod tests {
         assert!(!pool.hold(OTHER, 501, 0).unwrap_err().is_within_share);
         drop(all);
         assert_eq!((pool.used_bytes(), pool.hold(OTHER, 1000, 0).is_ok()), (0, true));
+    }
+
+    #[test]
+    fn owners_above_their_share_are_named_those_with_the_most_first() {
+        let pool = Arc::new(SharedPool::<u8>::new(1000, Content::Reclaimable));
+        let _shares =
+            [(1, 350), (2, 500), (3, 50)].map(|(owner, bytes)| pool.hold(owner, bytes, 0));
+        assert_eq!(pool.owners_above_share(&3), [(2, 500 - 333), (1, 350 - 333)]);
+        assert_eq!(pool.owners_above_share(&2), [(1, 350 - 333)]);
+        assert_eq!(pool.owners_above_share(&4), [(2, 250), (1, 100)], "one more than there are");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The table of keys. Read [`Table::begin`], then [`Table::finish`] and [`Table::abandon`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,21 @@ use model::Moment;
 use pools::{Content, MemoryLoan, PoolShare, SharedPool};
 
 use super::fingerprint::{Fingerprint, Seal};
+use super::owner::{Ended, OWNER_BYTES, OwnerKeys, half_of};
 
 /// Memory of an entry beside its outcome, in bytes: of the maps, that may be half empty, and of the entry itself.
-const ENTRY_BYTES: usize = 304;
+const ENTRY_BYTES: usize = 320;
 /// Memory of a request that waits, in bytes.
 const WAITING_BYTES: usize = 128;
+/// The part of the memory that is taken back at once.
+const ROOM_PARTS: usize = 256;
 
 /// How much is remembered, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Keys.
     pub entries_max: usize,
-    /// Bytes of keys, outcomes and requests that wait. An owner leaves a quarter of the free ones to the next owner.
+    /// Bytes of keys, outcomes and requests that wait, of all owners.
     pub bytes_max: usize,
     /// How long a key is known after its request was decided.
     pub kept: Duration,
@@ -61,6 +64,8 @@ pub enum Begin<O> {
     Replay(O),
     /// Another request came with its key.
     OtherRequest,
+    /// It was decided before, and its outcome is not kept any more: other owners needed the memory.
+    Forgotten,
     /// There is no room for another key, or for another request that waits.
     Full,
 }
@@ -83,25 +88,40 @@ enum State<O, W> {
     Decided(O),
 }
 
-/// Keys with what became of their requests. `P` is an owner, a user or an address; `O` an outcome; `W` whatever the host
+/// Keys with what became of their requests. An owner that is alone may use all of the memory. In a full table, an owner within
+/// its fair share takes the outcomes of the oldest keys of owners above theirs; such a key is never carried out again, but its outcome
+/// is not known any more ([`Begin::Forgotten`]). `P` is an owner, a user or an address; `O` an outcome; `W` whatever the host
 /// needs to wake a request that waits.
 pub struct Table<P: Clone + Eq + Hash, O, W> {
     limits: Limits,
     pool: Arc<SharedPool<P>>,
     /// By the sealed names of their keys.
     entries: HashMap<Fingerprint, Box<Entry<P, O, W>>>,
-    /// Keys that were decided, with the moment from which on they are unknown. Invariant: in that order.
-    decided: VecDeque<(Moment, Fingerprint)>,
+    owners: HashMap<P, OwnerKeys<P>>,
+    /// Owners with decided keys, by the end of the first one.
+    ends: BTreeMap<(Moment, u64), P>,
+    /// Keys whose outcomes are not kept any more.
+    forgotten: HashSet<u64>,
+    next_number: u64,
+    last_finished: Moment,
 }
 
 impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
     /// An empty table.
     pub fn new(limits: Limits) -> Table<P, O, W> {
-        let pool = Arc::new(SharedPool::new(limits.bytes_max, Content::Lasting));
-        Table { limits, pool, entries: HashMap::new(), decided: VecDeque::new() }
+        Table {
+            limits,
+            pool: Arc::new(SharedPool::new(limits.bytes_max, Content::Reclaimable)),
+            entries: HashMap::new(),
+            owners: HashMap::new(),
+            ends: BTreeMap::new(),
+            forgotten: HashSet::new(),
+            next_number: 0,
+            last_finished: Moment::START,
+        }
     }
 
-    /// How many keys are known.
+    /// How many keys are known with their outcomes, or under way.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -128,30 +148,85 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
         waiter: impl FnOnce() -> W,
     ) -> Begin<O> {
         self.expire(now);
-        let has_room = self.pool.free_bytes() >= WAITING_BYTES;
-        if let Some(entry) = self.entries.get_mut(&name) {
+        if let Some(entry) = self.entries.get(&name) {
             if entry.fingerprint != fingerprint {
                 return Begin::OtherRequest;
             }
-            return match &mut entry.state {
+            return match &entry.state {
                 State::Decided(outcome) => Begin::Replay(outcome.clone()),
-                State::Going { .. } if !has_room => Begin::Full,
-                State::Going { waiting } => {
-                    waiting.push(waiter());
-                    entry.share.set_bytes(entry.share.bytes() + WAITING_BYTES);
-                    Begin::Wait
-                }
+                State::Going { .. } => self.wait(name, waiter),
             };
+        }
+        if self.forgotten.contains(&half_of(name)) {
+            return Begin::Forgotten;
         }
         if self.entries.len() >= self.limits.entries_max {
             return Begin::Full;
         }
-        let held = self.pool.hold(owner, ENTRY_BYTES + outcome_bytes_max, 0);
-        let Ok(share) = held else { return Begin::Full };
+        let own_bytes = if self.owners.contains_key(&owner) { 0 } else { OWNER_BYTES };
+        let bytes = ENTRY_BYTES + outcome_bytes_max;
+        let Some(share) = self.hold(&owner, own_bytes + bytes) else { return Begin::Full };
+        let (share, rest) = share.split(bytes);
+        let number = self.next_number;
+        self.next_number += 1;
+        let of_owner = self.owners.entry(owner).or_insert_with(|| OwnerKeys::new(number, rest));
+        of_owner.going += 1;
         let state = State::Going { waiting: Vec::new() };
         let entry = Entry { fingerprint, share, outcome_bytes: outcome_bytes_max, state };
         self.entries.insert(name, Box::new(entry));
         Begin::Send(Ticket(name))
+    }
+
+    /// Another request with a key that is under way.
+    fn wait(&mut self, name: Fingerprint, waiter: impl FnOnce() -> W) -> Begin<O> {
+        let owner = self.entries[&name].share.owner();
+        let Some(held) = self.hold(&owner, WAITING_BYTES) else { return Begin::Full };
+        let entry = self.entries.get_mut(&name).expect("a key under way stays");
+        if let State::Going { waiting } = &mut entry.state {
+            waiting.push(waiter());
+            drop(held);
+            entry.share.set_bytes(entry.share.bytes() + WAITING_BYTES);
+        }
+        Begin::Wait
+    }
+
+    /// Memory for a key of this owner, taken from owners above their fair share if need be.
+    fn hold(&mut self, owner: &P, bytes: usize) -> Option<PoolShare<P>> {
+        match self.pool.hold(owner.clone(), bytes, 0) {
+            Ok(share) => Some(share),
+            Err(shortage) if shortage.is_within_share => {
+                self.make_room(owner, shortage.needed_bytes);
+                self.pool.hold(owner.clone(), bytes, 0).ok()
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Forgets outcomes of the oldest keys of owners above their fair share, of somewhat more bytes than needed: owners are compared
+    /// each time.
+    fn make_room(&mut self, owner: &P, needed_bytes: usize) {
+        let free_before = self.pool.free_bytes();
+        let wanted = needed_bytes.max(self.limits.bytes_max / ROOM_PARTS);
+        for (other, excess_bytes) in self.pool.owners_above_share(owner) {
+            let before = self.pool.free_bytes();
+            while self.pool.free_bytes() < before + excess_bytes {
+                if self.pool.free_bytes() >= free_before + wanted {
+                    return;
+                }
+                if !self.forget_oldest(&other) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Forgets the outcome of the oldest key of an owner; whether there was one.
+    fn forget_oldest(&mut self, owner: &P) -> bool {
+        let of_owner = self.owners.get_mut(owner);
+        let Some(name) = of_owner.and_then(OwnerKeys::forget_oldest) else { return false };
+        self.entries.remove(&name).expect("a decided key stays until then");
+        self.forgotten.insert(half_of(name));
+        true
     }
 
     /// The request was decided, be it as one of which the outcome stays unknown: every later request with the key gets
@@ -173,9 +248,16 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
         let freed = entry.outcome_bytes - outcome_bytes + waiting.len() * WAITING_BYTES;
         entry.share.set_bytes(entry.share.bytes() - freed);
         entry.outcome_bytes = outcome_bytes;
+        assert!(self.last_finished <= now, "time goes forward");
+        self.last_finished = now;
+        let owner = entry.share.owner();
+        let of_owner = self.owners.get_mut(&owner).expect("it has a key");
+        of_owner.going -= 1;
         let until = now.plus(self.limits.kept);
-        assert!(self.decided.back().is_none_or(|(last, _)| *last <= until), "time goes forward");
-        self.decided.push_back((until, name));
+        if of_owner.first_end().is_none() {
+            self.ends.insert((until, of_owner.number), owner);
+        }
+        of_owner.decide(until, name);
         waiting
     }
 
@@ -184,6 +266,9 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
     pub fn abandon(&mut self, ticket: Ticket) -> Vec<W> {
         let Ticket(name) = ticket;
         let entry = self.entries.remove(&name).expect("a key with a ticket stays");
+        let owner = entry.share.owner();
+        self.owners.get_mut(&owner).expect("it has a key").going -= 1;
+        self.leave(&owner);
         match entry.state {
             State::Going { waiting } => waiting,
             State::Decided(_) => unreachable!("a ticket is there once"),
@@ -192,8 +277,28 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
 
     /// Forgets keys whose requests were decided long enough ago.
     pub fn expire(&mut self, now: Moment) {
-        while let Some((_, name)) = self.decided.pop_front_if(|(until, _)| *until <= now) {
-            self.entries.remove(&name).expect("a decided key stays until then");
+        while let Some(first) = self.ends.first_entry().filter(|first| first.key().0 <= now) {
+            let owner = first.remove();
+            let of_owner = self.owners.get_mut(&owner).expect("it has a key");
+            while let Some(ended) = of_owner.end_first(now) {
+                match ended {
+                    Ended::Kept(name) => {
+                        self.entries.remove(&name).expect("a decided key stays until then");
+                    }
+                    Ended::Forgotten(half) => drop(self.forgotten.remove(&half)),
+                }
+            }
+            match of_owner.first_end() {
+                Some(until) => drop(self.ends.insert((until, of_owner.number), owner)),
+                None => self.leave(&owner),
+            }
+        }
+    }
+
+    /// Forgets an owner without keys.
+    fn leave(&mut self, owner: &P) {
+        if self.owners.get(owner).is_some_and(OwnerKeys::is_empty) {
+            self.owners.remove(owner);
         }
     }
 }

@@ -119,21 +119,75 @@ fn room_for_the_outcome_is_set_aside_at_the_beginning() {
     let _ticket = sent(begin(&mut table, 2, 2000));
 }
 
+/// Begins and finishes a request; false if there is no room.
+fn complete(table: &mut Table<usize, u32, u32>, owner: usize, key: u64) -> bool {
+    let name = Fingerprint(u128::from(key) << 64 | (owner as u128) << 32 | u128::from(key));
+    match table.begin(NOW, name, owner, Fingerprint(0), 100, || 0) {
+        Begin::Send(ticket) => drop(table.finish(ticket, NOW, 1, 40)),
+        Begin::Full => return false,
+        other => panic!("{other:?}"),
+    }
+    true
+}
+
 #[test]
-fn an_owner_leaves_room_for_the_keys_of_the_next_one() {
-    let mut table = Outcomes::new(Limits::default());
-    let mut begin = |owner, key: u128| {
-        match table.begin(NOW, Fingerprint(key), owner, Fingerprint(0), 100, || 0) {
-            Begin::Send(ticket) => drop(table.finish(ticket, NOW, 1, 40)),
-            Begin::Full => return false,
-            other => panic!("{other:?}"),
+fn each_of_several_owners_gets_its_part_of_a_full_table() {
+    for owners in [2, 4, 8] {
+        let limits = Limits { bytes_max: 1 << 20, ..Limits::default() };
+        let mut table = Table::new(limits);
+        // One after the other: the first one alone has all, and each further one takes its part of those before it.
+        let fill = |table: &mut Table<usize, u32, u32>, owner: usize| {
+            (0..).take_while(|key| complete(table, owner, *key)).count()
+        };
+        let alone = fill(&mut table, 0);
+        assert!(alone > 2_000, "{alone}");
+        for owner in 1..owners {
+            let count = fill(&mut table, owner);
+            let part = alone / (owner + 1);
+            assert!(count * 10 >= part * 6, "owner {owner} has {count} keys of {part}");
         }
-        true
+        assert!(table.bytes() <= limits.bytes_max);
+        table.expire(NOW.plus(limits.kept));
+        assert_eq!((table.len(), table.bytes()), (0, 0), "nothing stays behind");
+    }
+}
+
+#[test]
+fn a_key_whose_outcome_is_forgotten_is_never_carried_out_again() {
+    let limits = Limits { bytes_max: 1 << 20, ..Limits::default() };
+    let mut table = Table::new(limits);
+    let of_hog = (0..).take_while(|key| complete(&mut table, 0, *key)).count() as u64;
+    let of_other = (0..).take_while(|key| complete(&mut table, 1, *key)).count() as u64;
+    let mut begin = |owner: usize, key: u64| {
+        let name = Fingerprint(u128::from(key) << 64 | (owner as u128) << 32 | u128::from(key));
+        table.begin(NOW, name, owner, Fingerprint(0), 100, || 0)
     };
-    let of_ann = (0..).take_while(|key| begin("ann", *key)).count();
-    let of_bob = (0..).take_while(|key| begin("bob", 1 << 64 | key)).count();
-    assert!(of_ann > 30_000, "{of_ann}");
-    assert!(of_bob >= of_ann / 5, "{of_bob} beside {of_ann}");
+    let hog: Vec<_> = (0..of_hog).map(|key| begin(0, key)).collect();
+    let forgotten = hog.iter().take_while(|begun| **begun == Begin::Forgotten).count();
+    assert!(forgotten > 0 && forgotten < hog.len(), "{forgotten} of {}", hog.len());
+    assert!(hog[forgotten..].iter().all(|begun| *begun == Begin::Replay(1)), "the oldest ones go");
+    assert!((0..of_other).all(|key| begin(1, key) == Begin::Replay(1)), "the other has its part");
+    // Behind its time a forgotten key is free, as any other.
+    let later = NOW.plus(limits.kept);
+    let begun = table.begin(later, Fingerprint(0), 0, Fingerprint(0), 100, || 0);
+    assert!(matches!(begun, Begin::Send(_)), "{begun:?}");
+}
+
+#[test]
+fn what_is_under_way_is_not_forgotten() {
+    let limits = Limits { bytes_max: 64 << 10, ..Limits::default() };
+    let mut table = Table::<usize, u32, u32>::new(limits);
+    let tickets: Vec<_> = (0..)
+        .map_while(|key| match table.begin(NOW, Fingerprint(key), 0, Fingerprint(0), 100, || 0) {
+            Begin::Send(ticket) => Some(ticket),
+            _ => None,
+        })
+        .collect();
+    assert!(!complete(&mut table, 1, 1 << 40), "nothing is decided that could be forgotten");
+    for ticket in tickets {
+        assert!(table.finish(ticket, NOW, 1, 40).is_empty());
+    }
+    assert!(complete(&mut table, 1, 1 << 40));
 }
 
 /// A step of the model.

@@ -117,6 +117,12 @@ impl Keys {
                 let words = "another request came with this Idempotency-Key: give each request a key of its own";
                 Err(ApiError::new(Kind::Unprocessable, words))
             }
+            Begin::Forgotten => {
+                let words = "a request with this Idempotency-Key was carried out before, and its answer is not kept any \
+                             more, because other clients needed the memory: its records are written or may be; read \
+                             the topic before you send them with another key";
+                Err(ApiError::new(Kind::Undecided, words))
+            }
             Begin::Full => {
                 let words = "the gateway keeps as many Idempotency-Keys of this client as it may, each for ten minutes: \
                              send more records with each key, or try again later, or without a key";
