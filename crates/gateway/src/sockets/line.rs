@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::frame_edges::FrameEdges;
 use crate::charge::{Charge, Room};
 
 /// Bytes of a message that are part of what a connection is charged for anyway.
@@ -29,24 +30,51 @@ pub(super) struct Line<S> {
     blocked_since: Option<Instant>,
     /// Bytes that have come since the last whole message, but for control frames.
     heard_bytes: usize,
+    /// The most of them since the buffers of the WebSocket were new: the library keeps a read buffer of that size.
+    peak_heard_bytes: usize,
+    edges: FrameEdges,
     charge: Charge,
 }
 
 impl<S> Line<S> {
-    /// Charges messages that arrive to this room.
-    pub(super) fn new(inner: S, room: &Room) -> Line<S> {
-        Line { inner, blocked_since: None, heard_bytes: 0, charge: Charge::new(room) }
+    /// Charges messages that arrive to this room. `read`: bytes that were read before.
+    pub(super) fn new(inner: S, room: &Room, read: &[u8]) -> Line<S> {
+        let mut edges = FrameEdges::default();
+        edges.pass(read);
+        Line {
+            inner,
+            blocked_since: None,
+            heard_bytes: 0,
+            peak_heard_bytes: 0,
+            edges,
+            charge: Charge::new(room),
+        }
+    }
+
+    /// Whether the last byte that was read ends a frame that ends a message.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.edges.is_between_messages()
+    }
+
+    /// Whether the library keeps a large read buffer.
+    pub(super) fn has_large_buffer(&self) -> bool {
+        self.peak_heard_bytes > UNCHARGED_BYTES
+    }
+
+    /// The buffers of the WebSocket are new.
+    pub(super) fn buffers_are_new(&mut self) {
+        (self.heard_bytes, self.peak_heard_bytes) = (0, 0);
+        // To hold less always succeeds.
+        let _ = self.charge.set(0);
     }
 
     pub(super) fn blocked_since(&self) -> Option<Instant> {
         self.blocked_since
     }
 
-    /// A message is whole, and its bytes belong to who takes it.
+    /// A message is whole. The read buffer of its size stays charged until the buffers are new.
     pub(super) fn message_is_whole(&mut self) {
         self.heard_bytes = 0;
-        // To hold less always succeeds.
-        let _ = self.charge.set(0);
     }
 
     /// A control frame with a payload of so many bytes is taken. It belongs to no message.
@@ -56,7 +84,8 @@ impl<S> Line<S> {
 
     fn was_heard(&mut self, bytes: usize) -> io::Result<()> {
         self.heard_bytes += bytes;
-        let steps = self.heard_bytes.saturating_sub(UNCHARGED_BYTES).div_ceil(STEP_BYTES);
+        self.peak_heard_bytes = self.peak_heard_bytes.max(self.heard_bytes);
+        let steps = self.peak_heard_bytes.saturating_sub(UNCHARGED_BYTES).div_ceil(STEP_BYTES);
         if steps > 0 {
             self.charge.set(steps * STEP_BYTES).map_err(|_| io::Error::other(NoMemory))?;
         }
@@ -73,6 +102,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Line<S> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if let Poll::Ready(Ok(())) = result {
+            self.edges.pass(&buffer.filled()[before..]);
             self.was_heard(buffer.filled().len() - before)?;
         }
         result

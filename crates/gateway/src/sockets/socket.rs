@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Sink, Stream};
+use futures_util::{FutureExt, Sink, Stream};
 use pools::Lease;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
@@ -57,6 +57,16 @@ pub(crate) struct Limits {
     pub(crate) ping_every: Duration,
     /// Whether messages of bytes are taken, and not texts alone.
     pub(crate) takes_bytes: bool,
+}
+
+impl Limits {
+    fn config(&self) -> WebSocketConfig {
+        WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            .write_buffer_size(WRITE_BYTES)
+            .max_message_size(Some(self.message_bytes_max))
+            .max_frame_size(Some(self.message_bytes_max))
+    }
 }
 
 /// Why it ends.
@@ -125,7 +135,8 @@ pub(crate) enum Turn {
 
 /// A WebSocket.
 pub(crate) struct Socket<S> {
-    stream: WebSocketStream<Line<S>>,
+    /// `None` only while its buffers are replaced.
+    stream: Option<WebSocketStream<Line<S>>>,
     limits: Limits,
     /// Whether anything waits to be written, and how many bytes of ours at most.
     is_dirty: bool,
@@ -136,8 +147,10 @@ pub(crate) struct Socket<S> {
     lease: Lease<ShareOwner>,
     /// Bytes of the lease without a larger buffer.
     own_bytes: usize,
-    /// The most bytes that were ahead at a time: the library keeps a buffer of that size.
+    /// The most bytes that were ahead at a time since the buffers were new: the library keeps a buffer of that size.
     peak_bytes: usize,
+    /// Whether the client ended the conversation, which only the library's state knows.
+    is_closing: bool,
     heard_at: Instant,
     ping_at: Instant,
     /// Since the last ping of ours.
@@ -155,17 +168,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         room: &Room,
         lease: Lease<ShareOwner>,
     ) -> Socket<S> {
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BYTES)
-            .write_buffer_size(WRITE_BYTES)
-            .max_message_size(Some(limits.message_bytes_max))
-            .max_frame_size(Some(limits.message_bytes_max));
-        let line = Line::new(stream, room);
-        let (role, config) = (Role::Server, Some(config));
+        let line = Line::new(stream, room, &read);
+        let (role, config) = (Role::Server, Some(limits.config()));
         let stream = WebSocketStream::from_partially_read(line, read.to_vec(), role, config).await;
         let (now, own_bytes) = (Instant::now(), lease.units());
         Socket {
-            stream,
+            stream: Some(stream),
             limits,
             is_dirty: false,
             ahead_bytes: 0,
@@ -173,11 +181,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             lease,
             own_bytes,
             peak_bytes: WRITE_BYTES,
+            is_closing: false,
             heard_at: now,
             ping_at: now + limits.ping_every,
             pings: 0,
             pongs: 0,
         }
+    }
+
+    fn stream(&mut self) -> &mut WebSocketStream<Line<S>> {
+        self.stream.as_mut().expect("a socket has its stream but while the buffers are replaced")
     }
 
     /// Whether more is to be put before something was taken.
@@ -187,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Since when the client has taken nothing of what waits for it.
     pub(crate) fn blocked_since(&self) -> Option<Instant> {
-        self.stream.get_ref().blocked_since()
+        self.stream.as_ref().and_then(|stream| stream.get_ref().blocked_since())
     }
 
     /// Puts a text behind what waits to be written.
@@ -212,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.send(message)
     }
 
-    /// Charges a buffer for this many bytes until the socket ends.
+    /// Charges a buffer for this many bytes until the buffers are replaced.
     fn keep_buffer(&mut self, bytes: usize) -> Result<(), End> {
         if bytes <= self.peak_bytes {
             return Ok(());
@@ -228,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn send(&mut self, message: Message) -> Result<(), End> {
         self.is_dirty = true;
-        Pin::new(&mut self.stream).start_send(message).map_err(|error| End::of(&error))
+        Pin::new(self.stream()).start_send(message).map_err(|error| End::of(&error))
     }
 
     /// Waits for what happens next. Nothing is lost if it is not waited for to its end. `hears`: whether texts are taken from
@@ -246,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Poll::Ready(Err(End::later(words)));
         }
         if self.is_dirty {
-            match Pin::new(&mut self.stream).poll_flush(cx) {
+            match Pin::new(self.stream()).poll_flush(cx) {
                 Poll::Ready(Ok(())) => {
                     self.was_taken();
                     return Poll::Ready(Ok(Turn::Taken));
@@ -263,7 +276,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<Result<Turn, End>> {
         loop {
-            let message = match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
+            let Poll::Ready(next) = Pin::new(self.stream()).poll_next(cx) else {
+                match self.replace_large_buffers() {
+                    // The new stream has not registered the task.
+                    true => continue,
+                    false => return Poll::Pending,
+                }
+            };
+            let message = match next {
                 None => return Poll::Ready(Err(End::Left)),
                 Some(Err(error)) => return Poll::Ready(Err(End::of(&error))),
                 Some(Ok(message)) => message,
@@ -279,6 +299,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
+    /// Replaces the library's buffers by new ones if they are large and empty, and returns what they were charged. Returns
+    /// whether that was so. Precondition: no whole message is unread.
+    fn replace_large_buffers(&mut self) -> bool {
+        let peak_bytes = self.peak_bytes;
+        let line = self.stream().get_mut();
+        let is_large = peak_bytes > WRITE_BYTES || line.has_large_buffer();
+        if !is_large || !line.is_between_messages() || self.is_dirty || self.is_closing {
+            return false;
+        }
+        let Some(stream) = self.stream.take() else { return false };
+        let mut line = stream.into_inner();
+        line.buffers_are_new();
+        let config = Some(self.limits.config());
+        let fresh = WebSocketStream::from_raw_socket(line, Role::Server, config).now_or_never();
+        self.stream = Some(fresh.expect("a stream without a handshake waits for nothing"));
+        self.peak_bytes = WRITE_BYTES;
+        self.lease.set(self.own_bytes);
+        true
+    }
+
     fn was_taken(&mut self) {
         if self.ahead_bytes > 0 {
             self.lease.advance(std::time::Instant::now());
@@ -290,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn hear(&mut self, message: Message) -> Result<Option<Turn>, End> {
         self.heard_at = Instant::now();
-        let line = self.stream.get_mut();
+        let line = self.stream().get_mut();
         match &message {
             Message::Text(_) | Message::Binary(_) => {
                 line.message_is_whole();
@@ -316,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             Message::Pong(_) => self.count_ping()?,
             // It is answered by the library, and nothing comes behind it.
-            Message::Close(_) => self.is_dirty = true,
+            Message::Close(_) => (self.is_dirty, self.is_closing) = (true, true),
             Message::Frame(_) => {}
         }
         Ok(None)
@@ -362,17 +402,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let End::Told(code, words) = end else { return };
         let reason = Utf8Bytes::from(cut(words, WORDS_BYTES_MAX));
         let frame = CloseFrame { code: CloseCode::from(*code), reason };
+        // The client may send its next request as soon as it has the last frame.
+        self.stream().get_mut().buffers_are_new();
         let farewell = async {
             if self.send(Message::Close(Some(frame))).is_err() {
                 return;
             }
-            poll_fn(|cx| Pin::new(&mut self.stream).poll_flush(cx).map(drop)).await;
-            let line = self.stream.get_mut();
+            poll_fn(|cx| Pin::new(self.stream()).poll_flush(cx).map(drop)).await;
+            let Some(stream) = self.stream.take() else { return };
+            let mut line = stream.into_inner();
             let _ = line.shutdown().await;
             // Bytes that are not read when a socket is closed would take the last word with them.
             let mut rest = [0; 4096];
             while line.read(&mut rest).await.is_ok_and(|read| read > 0) {
-                line.message_is_whole();
+                line.buffers_are_new();
             }
         };
         // Who does not answer is left.
