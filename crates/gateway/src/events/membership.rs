@@ -137,8 +137,8 @@ pub(crate) async fn serve_member(
         }
     };
     counts.closed.count(closed);
-    session.close().await;
     drop(charge);
+    session.close().await;
 }
 
 struct Member<'a> {
@@ -180,7 +180,7 @@ impl Member<'_> {
             }
             tokio::select! {
                 gone_on = self.session.next(true, false) => if let Err(failure) = gone_on {
-                    debug!(cause = %failure.0, "a member of a group cannot go on");
+                    debug!(cause = %failure.words, "a member of a group cannot go on");
                     return Ok(Closed::Changed);
                 },
                 () = writer.gone() => return Ok(Closed::Left),

@@ -3,11 +3,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
@@ -29,6 +30,10 @@ struct Watched {
     part: AtomicU8,
     has_client_ended: AtomicBool,
     client_ended: Notify,
+    /// When the answer must be written, if it must be by then.
+    end_by: OnceLock<Instant>,
+    /// The task that waits for the client to take something.
+    writer: AtomicWaker,
 }
 
 impl Pace {
@@ -62,6 +67,12 @@ impl Pace {
     /// Its answer is there.
     pub(super) fn end(&self) {
         self.set(Pace::WRITE);
+    }
+
+    /// From `at` on the connection fails, whatever its client takes of the answer.
+    pub(crate) fn end_by(&self, at: Instant) {
+        let _ = self.0.end_by.set(at);
+        self.0.writer.wake();
     }
 
     fn awaits_head(&self) -> bool {
@@ -186,10 +197,18 @@ impl Guest {
         }
     }
 
+    /// Fails when the answer should have been written before.
+    fn check_end(&self) -> io::Result<()> {
+        let is_late = self.pace.0.end_by.get().is_some_and(|end_by| Instant::now() >= *end_by);
+        if is_late { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
     /// Looks at the clock while the client takes nothing.
     fn wait_to_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let deadline = *self.write_by.get_or_insert_with(|| Instant::now() + WRITE_MAX);
-        match self.is_over(cx, deadline) {
+        self.pace.0.writer.register(cx.waker());
+        let end_by = self.pace.0.end_by.get().copied();
+        match self.is_over(cx, end_by.map_or(deadline, |end_by| end_by.min(deadline))) {
             true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             false => Poll::Pending,
         }
@@ -226,6 +245,7 @@ impl AsyncWrite for Guest {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check_end()?;
         let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(cx, bytes) else {
             return self.wait_to_write(cx);
         };
@@ -238,6 +258,7 @@ impl AsyncWrite for Guest {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check_end()?;
         let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
         else {
             return self.wait_to_write(cx);
@@ -287,5 +308,37 @@ mod tests {
         let in_head = guest.read_by;
         guest.was_written();
         assert_eq!(guest.read_by, in_head);
+    }
+    #[tokio::test]
+    async fn an_answer_that_must_have_ended_ends_while_its_client_takes_nothing() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let pace = Pace::default();
+        let mut guest = Guest::new(Transport::Plain(stream), pace.clone(), WRITE_MAX);
+        pace.begin_both();
+        let (full, is_full) = tokio::sync::oneshot::channel();
+        let writing = tokio::spawn(async move {
+            let bytes = [0; 64 * 1024];
+            let mut full = Some(full);
+            std::future::poll_fn(move |cx| {
+                loop {
+                    match Pin::new(&mut guest).poll_write(cx, &bytes) {
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(error)) => return Poll::Ready(error),
+                        Poll::Pending => {
+                            let _ = full.take().map(|full| full.send(()));
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            })
+            .await
+        });
+        is_full.await.unwrap();
+        pace.end_by(Instant::now());
+        // Half of the time that a client has for taking something.
+        let ended = tokio::time::timeout(WRITE_MAX / 2, writing).await.expect("it ends");
+        assert_eq!(ended.unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

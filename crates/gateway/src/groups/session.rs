@@ -76,7 +76,21 @@ pub(crate) struct Wanted {
 
 /// Why a session ends.
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct Failure {
+    pub(crate) words: String,
+    /// Whether the same request may succeed a moment later: other clients needed the place or the memory.
+    pub(crate) is_for_now: bool,
+}
+
+impl Failure {
+    fn lasting(words: String) -> Failure {
+        Failure { words, is_for_now: false }
+    }
+
+    fn for_now(words: &str) -> Failure {
+        Failure { words: words.to_owned(), is_for_now: true }
+    }
+}
 
 /// What the consumer has done.
 enum Done {
@@ -241,8 +255,7 @@ impl Session {
                 }
                 Out::Notice(_) => {}
             }
-            self.charge.advance();
-            self.entry.advance();
+            self.advance();
             return Some((out, charge));
         }
     }
@@ -277,11 +290,18 @@ impl Session {
         }
     }
 
+    /// Notes that the client acknowledged something, or refused it: the pools take members without progress first.
+    pub(crate) fn advance(&self) {
+        self.charge.advance();
+        self.entry.advance();
+    }
+
     /// Acknowledges all before an id; in how many partitions that is so: in none, if each message is acknowledged by itself.
     pub(crate) fn ack_by_id(&mut self, id: &ResumeId) -> usize {
         if self.wanted.acking == Acking::Each {
             return 0;
         }
+        self.advance();
         let mut count = 0;
         for (partition, tracker) in &self.trackers {
             let Some(next) = super::settling::next_by_id(&self.cluster, id, partition) else {
@@ -327,7 +347,7 @@ impl Session {
             asked = self.entry.asked() => {
                 let Some(AckById { id, tell }) = asked else {
                     let words = "clients with fewer members of groups need the place of this one: reconnect";
-                    return Err(Failure(words.to_owned()));
+                    return Err(Failure::for_now(words));
                 };
                 // Who asked may have gone.
                 let _ = tell.try_send(self.ack_by_id(&id));
@@ -335,7 +355,7 @@ impl Session {
             }
             () = self.charge.revoked() => {
                 let words = "clients with less memory need that of this member: reconnect";
-                Err(Failure(words.to_owned()))
+                Err(Failure::for_now(words))
             }
             (consumer, done) = finished(&mut self.work) => {
                 self.work = None;
@@ -457,7 +477,7 @@ impl Session {
                 self.take_fetched(fetched);
                 Ok(())
             }
-            Done::Displaced(reason) => Err(Failure(reason.message.into_owned())),
+            Done::Displaced(reason) => Err(Failure::lasting(reason.message.into_owned())),
             Done::Settled(Ok(begun)) => {
                 self.take_begun(begun);
                 Ok(())
@@ -511,7 +531,7 @@ impl Session {
             )
         );
         if !error.is_retriable() && !is_of_group {
-            return Err(Failure(error.to_string()));
+            return Err(Failure::lasting(error.to_string()));
         }
         debug!(group = %self.wanted.group, %error, "a member that records are pushed to waits");
         self.rest_until = Instant::now() + REST;

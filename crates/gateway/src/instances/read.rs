@@ -10,7 +10,7 @@ use serving::error::{ApiError, Kind};
 use tokio::time::Instant;
 
 use super::kept::no_instance;
-use super::seat::{FETCH_BYTES, Instance, Seat, rewind};
+use super::seat::{FETCH_BYTES, Instance, LastAnswer, Seat, rewind};
 use super::work::told;
 use crate::charge::{Charge, Room};
 use crate::read::Page;
@@ -102,6 +102,8 @@ pub(super) async fn read(
         seat.repeat_last();
     }
     loop {
+        // A read that waits uses the instance all the time.
+        instance.touch();
         seat.keep_up(shared.instances.names()).await;
         let consumer = seat.consumer.as_mut().ok_or_else(no_instance)?;
         let left = until.saturating_duration_since(Instant::now());
@@ -111,7 +113,8 @@ pub(super) async fn read(
             fetched.iter().map(|one| (one.partition.clone(), one.fetch_offset)).collect();
         match write(consumer, portion, fetched, &room) {
             Ok(Some(body)) => {
-                seat.last_begun.clone_from(&begun);
+                let generation = consumer.generation_id();
+                seat.last = LastAnswer { begun: begun.clone(), generation };
                 return Ok(Read { body, begun });
             }
             Ok(None) => {}
@@ -127,7 +130,7 @@ pub(super) async fn read(
             return Err(no_instance());
         }
         if left.is_zero() || !is_wanted() {
-            seat.last_begun.clear();
+            // An answer without records takes nothing from what the one before it can be repeated by.
             return Ok(Read { body: Bytes::from_static(b"[]"), begun: Vec::new() });
         }
     }

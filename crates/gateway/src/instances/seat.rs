@@ -53,10 +53,20 @@ pub(super) struct Seat {
     config: ConsumerConfig,
     /// `None` once the instance is closed.
     pub(super) consumer: Option<Consumer>,
-    /// First offset of each partition in the last answer with records.
-    pub(super) last_begun: Vec<(TopicPartition, Offset)>,
+    /// The last answer with records.
+    pub(super) last: LastAnswer,
     /// The pattern that its subscription is of, if it is of one.
     pub(super) followed: Option<Followed>,
+}
+
+/// Where an answer with records began.
+#[derive(Debug, Default)]
+pub(super) struct LastAnswer {
+    /// First offset of each partition.
+    pub(super) begun: Vec<(TopicPartition, Offset)>,
+    /// The group's generation; `None` for partitions that the client assigned. In a later one other members may have read
+    /// the partitions meanwhile.
+    pub(super) generation: Option<i32>,
 }
 
 /// The turn to use an instance.
@@ -91,7 +101,7 @@ impl Instance {
                 cluster: cluster.clone(),
                 config,
                 consumer,
-                last_begun: Vec::new(),
+                last: LastAnswer::default(),
                 followed: None,
             })),
             used: Mutex::new(Instant::now()),
@@ -214,10 +224,14 @@ impl Seat {
     }
 
     /// Returns to the first offsets of the last answer, whose client may not have received it. A partition that the
-    /// consumer reads from an earlier offset by now stays there.
+    /// consumer reads from an earlier offset by now stays there. After a rebalance nothing is repeated: the group's
+    /// committed offsets are where its members begin, and another one may have read behind them meanwhile.
     pub(super) fn repeat_last(&mut self) {
         let Some(consumer) = &mut self.consumer else { return };
-        for (partition, offset) in &self.last_begun {
+        if self.last.generation != consumer.generation_id() {
+            return;
+        }
+        for (partition, offset) in &self.last.begun {
             if consumer.position(partition).is_some_and(|position| position > *offset) {
                 rewind(consumer, [(partition.clone(), *offset)]);
             }
@@ -226,7 +240,7 @@ impl Seat {
 
     async fn close(&mut self) {
         self.followed = None;
-        self.last_begun.clear();
+        self.last = LastAnswer::default();
         let Some(consumer) = self.consumer.take() else { return };
         match timeout(LEAVE_MAX, consumer.close()).await {
             Ok(Ok(())) => {}

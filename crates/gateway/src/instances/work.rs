@@ -12,7 +12,7 @@ use serving::error::{ApiError, Kind};
 
 use super::kept::no_instance;
 use super::read::{Portion, Read, read};
-use super::seat::{Instance, Seat, rewind};
+use super::seat::{Instance, LastAnswer, Seat, rewind};
 use crate::answer::{Answer, nothing, text};
 use crate::produce::of_refusal;
 use crate::read::locate;
@@ -141,7 +141,7 @@ pub(super) async fn carry_out(
         work @ (Work::Assign(_) | Work::Seek(_) | Work::SeekTo(..)) => {
             let answer = ask(shared, consumer_of(seat)?, work).await?;
             // The client has chosen where to read.
-            seat.last_begun.clear();
+            seat.last = LastAnswer::default();
             Ok(done(answer))
         }
         work => ask(shared, consumer_of(seat)?, work).await.map(done),

@@ -78,20 +78,19 @@ pub(super) async fn open(
     })
 }
 
-/// Serves a consumer to its end, and leaves its group.
+/// Serves a consumer to its end. Returns the session, which is to leave its group.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut Socket<S>,
     mut consuming: Consuming,
     shared: &Shared,
     login: Option<&Login>,
     stopped: &mut watch::Receiver<bool>,
-) -> End {
+) -> (End, Session) {
     let end = tokio::select! {
         end = run(socket, &mut consuming, shared, stopped) => end.unwrap_or_else(|end| end),
         () = shared.who.until_void(login) => End::policy(VOID_LOGIN),
     };
-    consuming.session.close().await;
-    end
+    (end, consuming.session)
 }
 
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
@@ -129,7 +128,10 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
                 }
             }
             gone_on = session.next(wants && has_room, rereads && has_room) => {
-                gone_on.map_err(|failure| End::failed(failure.0))?;
+                gone_on.map_err(|failure| match failure.is_for_now {
+                    true => End::later(failure.words),
+                    false => End::failed(failure.words),
+                })?;
             }
             () = told_to_stop(stopped) => {}
             () = sleep_until(wake_at) => {}
@@ -149,6 +151,7 @@ impl Consuming {
         match said(text).map_err(|error| End::policy(error.message))? {
             Said::Ack(id) => {
                 self.check(&id)?;
+                self.session.advance();
                 // Of a partition that another member has by now, that one acknowledges.
                 if let Some(tracker) = self.session.tracker(&id.topic, id.partition) {
                     tracker.ack(id.offset);
@@ -156,12 +159,14 @@ impl Consuming {
             }
             Said::AckTo(id) => {
                 self.check(&id)?;
+                self.session.advance();
                 if let Some(tracker) = self.session.tracker(&id.topic, id.partition) {
                     tracker.ack_to(id.offset);
                 }
             }
             Said::Nack(id) => {
                 self.check(&id)?;
+                self.session.advance();
                 self.session.nack(&id.topic, id.partition, id.offset, self.nack_delay_ms);
             }
             Said::Permit(more) => self.credit.permit(more),

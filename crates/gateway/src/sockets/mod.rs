@@ -6,6 +6,7 @@
 
 mod consuming;
 mod echo;
+mod frame_edges;
 mod handshake;
 mod line;
 mod producing;
@@ -186,11 +187,24 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             reading::serve(&mut socket, *reading, &shared, login, &mut stopped).await
         }
         Work::Consume(consuming) => {
-            consuming::serve(&mut socket, *consuming, &shared, login, &mut stopped).await
+            // Boxed: sockets of the other kinds need not be as large.
+            return Box::pin(consume(socket, *consuming, &shared, login, &mut stopped)).await;
         }
         Work::Produce(one) => {
             producing::serve(&mut socket, one, &shared, login, &mut stopped).await
         }
     };
     socket.close(&end).await;
+}
+
+async fn consume<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: Socket<S>,
+    consuming: Consuming,
+    shared: &Shared,
+    login: Option<&Login>,
+    stopped: &mut watch::Receiver<bool>,
+) {
+    let (end, session) = consuming::serve(&mut socket, consuming, shared, login, stopped).await;
+    // Neither waits for the other: brokers may not answer, and the client may take nothing.
+    tokio::join!(socket.close(&end), session.close());
 }

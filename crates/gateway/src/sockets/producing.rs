@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serving::error::ApiError;
 use serving::push::{frame, message_id};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::socket::{End, Socket, Turn};
 use crate::charge::Charge;
@@ -25,6 +26,9 @@ use crate::who::{Login, VOID_LOGIN};
 const WAITING_MAX: usize = 1000;
 /// What one of them takes, beside its context and its bytes, which are the producer's.
 const WAITING_BYTES: usize = 512;
+
+/// How long records of a client whose login is void are waited for.
+const VOID_MAX: Duration = Duration::from_secs(1);
 
 /// A record that was sent.
 struct Waiting {
@@ -44,13 +48,15 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stopped: &mut watch::Receiver<bool>,
 ) -> End {
     let mut waiting = VecDeque::new();
-    let end = tokio::select! {
-        end = run(socket, &one, &mut waiting, shared, stopped) => end.unwrap_or_else(|end| end),
-        () = shared.who.until_void(login) => End::policy(VOID_LOGIN),
+    let (end, patience) = tokio::select! {
+        end = run(socket, &one, &mut waiting, shared, stopped) => {
+            (end.unwrap_or_else(|end| end), Duration::MAX)
+        }
+        () = shared.who.until_void(login) => (End::policy(VOID_LOGIN), VOID_MAX),
     };
     if let End::Told(..) = end {
         // What was sent is answered, also at a stop: the client would not know what became of it.
-        let _ = finish(socket, &one, &mut waiting).await;
+        let _ = timeout(patience, finish(socket, &one, &mut waiting)).await;
     }
     end
 }

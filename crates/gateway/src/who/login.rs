@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use serving::users::TokenHash;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Who;
 use super::book::{Book, Known};
+use super::signing::now_s;
 
 /// How often the file of users is read again while the gateway serves.
 const REREAD_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the clock is compared with the end of a session, which another clock may have set.
+const RECHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// A login that was valid when a request came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,9 +77,10 @@ impl Who {
         let (Some(login), Some(keeper)) = (login, &self.keeper) else { return pending().await };
         let mut changes = self.changes.0.subscribe();
         loop {
+            let now_s = now_s();
             let is_ended = match login.means {
                 LoginMeans::Session { id, expires_s } => {
-                    self.signer.is_ended(&login.user, id, expires_s)
+                    expires_s <= now_s || self.signer.is_ended(&login.user, id, expires_s)
                 }
                 LoginMeans::Entry | LoginMeans::Token(_) => false,
             };
@@ -83,7 +88,14 @@ impl Who {
                 return;
             }
             // The sender lives as long as `self`.
-            let _ = changes.changed().await;
+            let changed = async { drop(changes.changed().await) };
+            match login.means {
+                LoginMeans::Session { expires_s, .. } => {
+                    let left = Duration::from_secs(expires_s - now_s).min(RECHECK_EVERY);
+                    let _ = timeout(left, changed).await;
+                }
+                LoginMeans::Entry | LoginMeans::Token(_) => changed.await,
+            }
         }
     }
 
@@ -93,6 +105,41 @@ impl Who {
         loop {
             sleep(REREAD_EVERY).await;
             keeper.book().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serving::rights::{Rights, Role};
+    use serving::users::{User, Users};
+
+    use super::*;
+    use crate::settings::Access;
+
+    fn users_file(dir: &Path) -> std::path::PathBuf {
+        let mut users = Users::default();
+        let user = User { rights: Rights::of(Role::Read), password: None };
+        users.users.insert("ann".to_owned(), user);
+        let path = dir.join("users");
+        std::fs::write(&path, users.text()).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_the_cookie_that_opened_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let who = Who::new(Some(users_file(dir.path())), None, Access::Read, false);
+        let book = who.keeper.as_ref().unwrap().book().await;
+        let known = book.user("ann").unwrap();
+        let session = |expires_s| Login::new(known, LoginMeans::Session { id: 1, expires_s });
+        let (ending, lasting) = (session(now_s() + 2), session(now_s() + 86_400));
+        tokio::select! {
+            () = who.until_void(Some(&ending)) => {}
+            () = who.until_void(Some(&lasting)) => panic!("it has a day left"),
+            () = sleep(Duration::from_secs(60)) => panic!("the cookie is void, and the stream is not"),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Answers with records that are lost between the gateway and a client of a consumer instance: `repeat=true` has them
 //! again, so that every committed record was delivered.
 
-use crate::fixture::World;
+use client::Admin;
+use tokio::time::timeout;
+
+use crate::fixture::{PATIENCE, World};
 use crate::instances::{One, values};
 
 const COUNT: usize = 40;
@@ -81,10 +84,46 @@ async fn a_repetition_has_the_same_records_as_often_as_it_is_requested_and_none_
     let second = one.read("timeout=30000&max_bytes=100").await;
     assert_eq!(second[0], value(first.len()));
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await, second);
+    // An answer without records is not what is repeated.
+    one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":38}]}"#).await;
+    let last = one.read("timeout=30000&max_bytes=100").await;
+    assert_eq!(last, [value(38), value(39)]);
+    assert!(one.read("timeout=1").await.is_empty());
+    assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await, last);
     // The client chooses where to read: the answer before is not repeated.
     one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":30}]}"#).await;
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await[0], value(30));
     let wrong = one.get("records?repeat=perhaps").await;
     assert_eq!(wrong.status, 422, "{wrong:?}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_another_member_finished_meanwhile_are_not_repeated() {
+    let world = world().await;
+    let mut one = One::subscribed(&world, "one").await;
+    assert_eq!(one.read("timeout=30000&max_bytes=100").await[0], value(0));
+    // Another member comes, for which the group takes all partitions away and shares them out. It finishes all records,
+    // and goes.
+    let mut other = One::subscribed(&world, "other").await;
+    other.read("timeout=1").await;
+    other.done("offsets", r#"{"offsets":[{"topic":"t","partition":0,"offset":40}]}"#).await;
+    assert_eq!(other.delete("").await, 204);
+    let admin = Admin::new(world.cluster.clone());
+    let given_back = async {
+        loop {
+            let group = admin.describe_group("g").await.unwrap();
+            if group.group_state == "Stable" && group.members.len() == 1 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, given_back).await.expect("the first member has its partition again");
+    // It knows where it reads, and there is nothing.
+    assert!(one.read("timeout=1000").await.is_empty());
+    world.fill("t", 0, [value(COUNT)]).await;
+    let next = one.read("timeout=30000&max_bytes=100&repeat=true").await;
+    assert_eq!(next, [value(COUNT)], "what another member finished does not come again");
     world.stop().await;
 }

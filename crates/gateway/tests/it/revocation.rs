@@ -1,11 +1,13 @@
 //! Open streams of a login that becomes void: each kind of stream times each way to void a login. The same streams of
 //! another user stay open.
 
+use std::time::{Duration, Instant};
+
 use gateway::who::{passwords, tokens};
 use serving::rights::{Rights, Role, Topics};
 use serving::users::{Token, User, Users};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::fixture::{PATIENCE, World};
@@ -82,13 +84,19 @@ impl Book {
 }
 
 /// Opens a stream; returns it once its head has come.
-async fn open(
+async fn open(world: &World, cluster: &str, who: (&str, &str), target: &str) -> TcpStream {
+    let stream = TcpStream::connect(world.gateway.address()).await.unwrap();
+    open_on(stream, world, cluster, who, target).await
+}
+
+/// The same on a connection that there is.
+async fn open_on(
+    mut stream: TcpStream,
     world: &World,
     cluster: &str,
     (name, login): (&str, &str),
     target: &str,
 ) -> TcpStream {
-    let mut stream = TcpStream::connect(world.gateway.address()).await.unwrap();
     let target = target.replace("CLUSTER", cluster).replace("GROUP", &format!("group-{name}"));
     let (method, more) = match target.split('/').nth(1).unwrap() {
         "ws" => (
@@ -192,5 +200,52 @@ async fn streams_of_a_void_login_are_closed_and_those_of_others_stay() {
         }
     }
     drop(valid);
+    world.stop().await;
+}
+
+/// Connections of HTTP that are open, this one's included.
+async fn http_connections(world: &World) -> usize {
+    let metrics = world.connect().await.get("/metrics").await.body;
+    let name = "highwater_gateway_connections{kind=\"http\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("{metrics}")).parse::<f64>().unwrap() as usize
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing() {
+    let mut book = Book::new();
+    let users_file = Some(book.file());
+    let world = World::start_with(|settings| gateway::Settings { users_file, ..settings }).await;
+    world.create("t", 1, &[]).await;
+    let cluster = world.cluster.metadata().cluster_id.clone().unwrap_or_default();
+    let login = book.bearer("removed");
+    // Answers soon fill what the system keeps for it.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let stream = socket.connect(world.gateway.address()).await.unwrap();
+    let target = "/v3/clusters/CLUSTER/topics/t/records";
+    let mut stream = open_on(stream, &world, &cluster, ("removed", &login), target).await;
+    let chunk = "{\"partition_id\":9}".repeat(500);
+    let chunk = format!("{:x}\r\n{chunk}\r\n", chunk.len());
+    // Every buffer on the way is full when nothing is taken for a while.
+    let (mut at, mut idle) = (0, 0);
+    while idle < 4 {
+        match timeout(Duration::from_secs(1), stream.write(&chunk.as_bytes()[at..])).await {
+            Ok(written) => (at, idle) = ((at + written.unwrap()) % chunk.len(), 0),
+            Err(_) => idle += 1,
+        }
+    }
+    assert_eq!(http_connections(&world).await, 2);
+    book.void();
+    let began = Instant::now();
+    let ended = async {
+        while http_connections(&world).await == 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("the stream ends");
+    // Within 5 s. Clients with a login have 30 s to take something.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    drop(stream);
     world.stop().await;
 }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -13,7 +14,7 @@ use hyper::http::request::Parts;
 use serving::choice::Pair;
 use serving::error::{ApiError, Kind};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::may_create;
 use super::super::sending::{ANSWER_MAX, Outcome, Slot, check_key, late, send_all};
@@ -36,6 +37,8 @@ use crate::who::{Login, VOID_LOGIN, Visitor};
 const WAITING_MAX: usize = 1000;
 /// Bytes of a part of the answer, about.
 const PART_BYTES: usize = 16 * 1024;
+/// How long a client whose login is void may take for the answers to records before.
+const VOID_MAX: Duration = Duration::from_secs(2);
 
 /// Begins to produce what comes, and to answer.
 pub(crate) async fn stream(
@@ -65,7 +68,7 @@ pub(crate) async fn stream(
     let body = body.take().expect("the body of a request is taken once");
     let (out, answer) = in_parts();
     let stream = Stream {
-        objects: Objects::new(shared, body, pace),
+        objects: Objects::new(shared, body, pace.clone()),
         shared: Arc::clone(shared),
         about: About::new(&cluster_id, target.topic),
         topic,
@@ -76,7 +79,18 @@ pub(crate) async fn stream(
         waiting: VecDeque::new(),
         taken: 0,
     };
-    tokio::spawn(stream.run());
+    let (shared, login) = (Arc::clone(shared), stream.login.clone());
+    tokio::spawn(async move {
+        let void = async {
+            shared.who.until_void(login.as_ref()).await;
+            pace.end_by(Instant::now() + VOID_MAX);
+            sleep(VOID_MAX).await;
+        };
+        tokio::select! {
+            () = stream.run() => {}
+            () = void => {}
+        }
+    });
     Ok(Answer::in_parts(answer))
 }
 
