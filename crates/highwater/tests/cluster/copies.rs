@@ -100,11 +100,22 @@ fn write_past_marks(up: &Up, from: u32) -> u32 {
     next
 }
 
+/// Creates `kept` with one partition on these brokers.
 pub(super) fn create_on(bootstrap: &str, brokers: &[i32], min_in_sync: &str) {
+    create_partitions_on(bootstrap, 1, brokers, min_in_sync);
+}
+
+/// Creates `kept` with so many partitions, each on these brokers.
+pub(super) fn create_partitions_on(
+    bootstrap: &str,
+    partitions: usize,
+    brokers: &[i32],
+    min_in_sync: &str,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let topic = client::admin::NewTopic {
         name: "kept".to_owned(),
-        assignments: vec![brokers.to_vec()],
+        assignments: vec![brokers.to_vec(); partitions],
         configs: vec![("min.insync.replicas".to_owned(), min_in_sync.to_owned())],
         ..client::admin::NewTopic::default()
     };

@@ -85,6 +85,12 @@ impl Started {
         self.process.wait().unwrap();
     }
 
+    /// Stops the broker as systems do; its exit code.
+    pub(super) fn terminate(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        self.process.wait().unwrap().code()
+    }
+
     /// Exit code of a broker that has ended.
     pub(super) fn exit_code(&mut self) -> Option<i32> {
         self.process.try_wait().unwrap()?.code()
@@ -269,7 +275,7 @@ fn damage(folder: &Path) -> Vec<u8> {
 }
 
 /// Produces a number in each partition of a topic, beginning with this one.
-fn produce_in_each(bootstrap: &str, topic: &str, partitions: usize, first: usize) {
+pub(super) fn produce_in_each(bootstrap: &str, topic: &str, partitions: usize, first: usize) {
     for partition in 0..partitions {
         let mut producing = Command::new(HIGHWATER);
         producing.args(["produce", topic, "-p", &partition.to_string(), "-b", bootstrap]);
@@ -431,7 +437,7 @@ fn a_log_directory_that_fails_at_run_time_is_told_to_the_controller() {
 }
 
 /// Gives a stopped broker a second log directory.
-fn add_directory(broker: &str, second: &Path) {
+pub(super) fn add_directory(broker: &str, second: &Path) {
     let file = Path::new(broker).join("server.properties");
     let more = |line: &str| match line.strip_prefix("log.dirs=") {
         Some(dirs) => format!("log.dirs={dirs},{}\n", second.display()),
@@ -443,7 +449,7 @@ fn add_directory(broker: &str, second: &Path) {
 }
 
 /// Numbers of the partitions of `kept` with a folder here.
-fn kept_in(folder: &str) -> BTreeSet<usize> {
+pub(super) fn kept_in(folder: &str) -> BTreeSet<usize> {
     let number = |folder: PathBuf| {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         name.strip_prefix("kept-").unwrap().parse().unwrap()

@@ -13,6 +13,7 @@ mod held_up;
 mod hints;
 mod lost_disks;
 mod metrics;
+mod missing_directory;
 mod outage;
 mod partial_outage;
 mod proxied;
