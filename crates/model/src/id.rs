@@ -100,6 +100,12 @@ impl LeaderEpoch {
         }
     }
 
+    /// The greatest leader epoch that an earlier generation of the metadata quorum can have decided; [`LeaderEpoch::NONE`] in
+    /// generation 0.
+    pub const fn last_of_earlier_generations(self) -> LeaderEpoch {
+        LeaderEpoch(((self.generation() << LeaderEpoch::ELECTION_BITS) as i32) - 1)
+    }
+
     /// Number of the election, counted over all generations; -1 for [`LeaderEpoch::NONE`].
     pub const fn elections(self) -> i32 {
         match self.0 {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use model::{ErrorCode, LeaderEpoch, Moment, Offset, PartitionIndex, Timestamp, TopicId};
 use partition::{
     Followed, Next, Partition, PartitionError, RefusedTruncation, ReplicaAnswer, ReplicaFetch,
-    Truncation,
+    StartOverVerdict, Truncation,
 };
 
 use model::BrokerId;
@@ -97,6 +97,21 @@ pub enum Event {
     Look,
 }
 
+/// A log to be emptied, which resumes at the leader's log start ([`Partition::start_over`]).
+#[derive(Clone, Debug)]
+pub struct StartOver {
+    /// The partition.
+    pub key: Key,
+    /// Its replica here.
+    pub partition: Arc<Partition>,
+    /// The leader epoch in which the leader had deleted everything that follows this log.
+    pub leader_epoch: LeaderEpoch,
+    /// The leader's log start.
+    pub start: Offset,
+    /// A lost majority of the metadata quorum may have committed records of the log. To be reported.
+    pub takes_committed: bool,
+}
+
 /// What a fetcher wants to be done.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -109,8 +124,8 @@ pub struct Effects {
     pub cuts: Vec<(Key, Arc<Partition>, Truncation)>,
     /// Partitions that are not fetched from this leader any more: it lacks committed records. To be reported.
     pub refused: Vec<(Key, Arc<Partition>, RefusedTruncation)>,
-    /// Logs to be emptied and started elsewhere ([`Partition::start_over`], likewise).
-    pub start_overs: Vec<(Key, Arc<Partition>, LeaderEpoch, Offset)>,
+    /// Logs to be emptied, once that is in the journal; afterwards [`Event::Look`].
+    pub start_overs: Vec<StartOver>,
     /// Logs that may have gaps from now on ([`Partition::allow_gaps`], once that is in the journal); afterwards
     /// [`Event::Look`].
     pub gaps: Vec<(Key, Arc<Partition>)>,
@@ -230,7 +245,7 @@ impl Fetcher {
                     return;
                 };
                 if let Some(start) = begins_behind(&asked, error) {
-                    effects.start_overs.push((key, partition, *epoch, start));
+                    start_over(key, partition, *epoch, start, effects);
                 } else if let Some(reason) = is_empty_beyond(&asked, error) {
                     effects.anew.push((key, partition, reason));
                 }
@@ -324,6 +339,24 @@ impl Fetcher {
         self.asked = Some(Asked { number: self.numbered, epochs: epochs.collect() });
         let wait_max = effects.look_at.map(|look_at| look_at.since(now));
         effects.ask = Some(Ask { number: self.numbered, partitions, wait_max });
+    }
+}
+
+/// Has a log emptied whose leader has deleted everything that follows it, or reports that the follower keeps it.
+fn start_over(
+    key: Key,
+    partition: Arc<Partition>,
+    leader_epoch: LeaderEpoch,
+    start: Offset,
+    effects: &mut Effects,
+) {
+    match partition.judge_start_over(leader_epoch) {
+        StartOverVerdict::Stale => {}
+        StartOverVerdict::Due { takes_committed } => {
+            let due = StartOver { key, partition, leader_epoch, start, takes_committed };
+            effects.start_overs.push(due);
+        }
+        StartOverVerdict::Refused(refused) => effects.refused.push((key, partition, refused)),
     }
 }
 

@@ -31,7 +31,9 @@ pub mod standstill;
 pub mod suspicion;
 
 pub use elections::Elections;
-pub use fetcher::{Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError};
+pub use fetcher::{
+    Answered, Ask, Asked, Effects, Event, Fetcher, Key, ReplicaAnswerError, StartOver,
+};
 pub use marks::MarkKeeper;
 pub use sessions::Sessions;
 pub use suspicion::{ProbeTimes, Suspicion, SuspicionDue};

@@ -41,6 +41,22 @@ pub struct ReplicaAnswer<'a> {
     pub records: &'a [u8],
 }
 
+/// Whether a follower that is behind its leader's log start may drop its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartOverVerdict {
+    /// The leader epoch is over, or the log must be cut first.
+    Stale,
+    /// The log may be dropped ([`Partition::start_over`]).
+    Due {
+        /// The log has records that a lost majority of the metadata quorum may have committed, and an unclean election allowed
+        /// that they are lost.
+        takes_committed: bool,
+    },
+    /// A lost majority of the metadata quorum may have committed records of the log: the follower keeps it, and fetches nothing in this
+    /// leader epoch.
+    Refused(RefusedTruncation),
+}
+
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
@@ -126,7 +142,8 @@ impl Partition {
             None => self.lock(),
         };
         self.check_served()?;
-        let diverging = answer.diverging.map(|leaders| divergence(&state, leaders));
+        let asked_in = answer.asked_in;
+        let diverging = answer.diverging.map(|leaders| divergence(&state, leaders, asked_in));
         let effects = state.replica.step(Event::LeaderAnswered(LeaderAnswer {
             asked_in: answer.asked_in,
             diverging,
@@ -202,9 +219,26 @@ impl Partition {
         self.run_cut(ticket, |log_end| vec![Event::Truncated { log_end }])
     }
 
+    /// Decides whether this follower may drop its log, because its leader's log starts behind the end of this one. `asked_in` is the
+    /// leader epoch of the fetch that the leader refused for that reason.
+    pub fn judge_start_over(&self, asked_in: LeaderEpoch) -> StartOverVerdict {
+        let mut state = self.lock();
+        let earlier = earlier_records(&state.log, asked_in);
+        let effects = state.replica.step(Event::StartOverDue { asked_in, earlier });
+        let (refused, truncation) = (effects.refused, effects.truncation);
+        self.publish(state, effects);
+        match (refused, truncation) {
+            (Some(refused), _) => StartOverVerdict::Refused(refused),
+            (None, Some(Truncation { takes_committed, .. })) => {
+                StartOverVerdict::Due { takes_committed }
+            }
+            (None, None) => StartOverVerdict::Stale,
+        }
+    }
+
     /// Drops every record and starts the log at `offset`, durably when it returns: what a follower does whose leader's
-    /// first offset lies behind this log's end. To be in the journal before, and not made if the follower has gone on
-    /// meanwhile, like [`Partition::cut`].
+    /// first offset lies behind this log's end, and that [`Partition::judge_start_over`] allowed. To be in the journal before, and
+    /// not made if the follower has gone on meanwhile, like [`Partition::cut`].
     pub fn start_over(&self, epoch: LeaderEpoch, offset: Offset) -> Result<Offset, PartitionError> {
         let _names = self.begin_maintenance();
         let _end = self.begin_rolling();
@@ -353,13 +387,26 @@ fn has_new_gap(log: &Log, headers: &[BatchHeader]) -> bool {
     })
 }
 
-fn divergence(state: &State, (epoch, end): (LeaderEpoch, Offset)) -> Divergence {
+fn divergence(
+    state: &State,
+    (epoch, end): (LeaderEpoch, Offset),
+    asked_in: LeaderEpoch,
+) -> Divergence {
     let (own_epoch, own_end) = state.log.end_offset_for_epoch(epoch);
     let own =
         (own_epoch != LeaderEpoch::NONE).then_some(EpochEnd { epoch: own_epoch, end: own_end });
-    let last = Offset(state.log.log_end_offset().0 - 1);
-    let last_epoch = state.log.epoch_at(last);
-    Divergence { leaders: EpochEnd { epoch, end }, own, last_epoch }
+    let earlier = earlier_records(&state.log, asked_in);
+    Divergence { leaders: EpochEnd { epoch, end }, own, earlier }
+}
+
+/// End of the records that earlier generations of the metadata quorum than that of `leader_epoch` decided, and the leader epoch of
+/// the last of them; `None` without such records.
+fn earlier_records(log: &Log, leader_epoch: LeaderEpoch) -> Option<EpochEnd> {
+    let last = leader_epoch.last_of_earlier_generations();
+    let first_later = log.epochs().iter().find(|(epoch, _)| *epoch > last);
+    let end = first_later.map_or(log.log_end_offset(), |(_, start)| *start);
+    let has_records = last != LeaderEpoch::NONE && end > log.log_start_offset();
+    has_records.then(|| EpochEnd { epoch: log.epoch_at(Offset(end.0 - 1)), end })
 }
 
 /// How many of the batches, and how many bytes, go into one segment at most: the next one is made without the lock.

@@ -32,7 +32,7 @@ pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};
 pub use deletion::{DELETION_WAITER_BYTES, DeletionKey};
 pub use error::PartitionError;
-pub use follow::{Followed, ReplicaAnswer, ReplicaFetch};
+pub use follow::{Followed, ReplicaAnswer, ReplicaFetch, StartOverVerdict};
 pub use held::HeldSums;
 pub use maintenance::{checkpoint_together, close_together};
 pub use offsets::{EpochEnd, OffsetQuery};

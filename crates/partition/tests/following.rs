@@ -17,7 +17,7 @@ use model::{
 use partition::{
     Acks, Append, AssignedReplica, Assignment, Fate, Followed, FollowerFetch, Isolation,
     OffsetQuery, Partition, PartitionError, Read, ReadRequest, ReplicaAnswer, ReplicaRead,
-    Settings, Standing, Status, SyncQueue, TruncationLimit, Urgency, Watch,
+    Settings, Standing, StartOverVerdict, Status, SyncQueue, TruncationLimit, Urgency, Watch,
 };
 use rustix::io::Errno;
 use storage::disk::{Disk, GatedDisk, SimDisk};
@@ -56,6 +56,10 @@ impl Replica {
     }
 
     fn assign(&self, leader: BrokerId, epoch: i32) {
+        self.assign_within(leader, epoch, TruncationLimit::Unlimited);
+    }
+
+    fn assign_within(&self, leader: BrokerId, epoch: i32, truncation: TruncationLimit) {
         let replica =
             |broker| AssignedReplica { broker, standing: Standing::Serves(BrokerEpoch(1)) };
         let assignment = Assignment {
@@ -65,7 +69,7 @@ impl Replica {
             replicas: vec![replica(LEADER), replica(FOLLOWER)],
             isr: vec![LEADER, FOLLOWER],
             recovering: false,
-            truncation: TruncationLimit::Unlimited,
+            truncation,
             awaits_durability: false,
         };
         self.partition.assign(assignment, Moment::START);
@@ -424,6 +428,73 @@ fn a_divergence_asks_for_a_cut_and_nothing_is_asked_before_it() {
     pair.follower.partition.follow_answer(&answer(5, &other), NOW).unwrap();
     pair.fail_over_in(6);
     assert_eq!(pair.follower.bytes(), [sent(0, 2), other].concat());
+}
+
+/// The first leader epoch of generation 1 of the metadata quorum.
+const REGENERATED: i32 = 1 << 22;
+/// No truncation of committed records was allowed.
+const BOUND: TruncationLimit = TruncationLimit::Committed(LeaderEpoch::NONE);
+
+/// A follower with two synced records of generation 0, which follows in generation 1.
+fn regenerated() -> Replica {
+    let follower = Replica::new(FOLLOWER, &Settings::default());
+    follower.assign(LEADER, 3);
+    let records = [sent(0, 2), sent(1, 3)].concat();
+    follower.partition.follow_answer(&answer(3, &records), NOW).unwrap();
+    assert!(follower.sync());
+    follower.assign_within(LEADER, REGENERATED + 4, BOUND);
+    follower
+}
+
+#[test]
+fn records_of_an_earlier_generation_are_bound_below_records_of_this_one() {
+    let follower = regenerated();
+    let epoch = REGENERATED + 4;
+    follower.partition.follow_answer(&answer(epoch, &sent(2, epoch)), NOW).unwrap();
+    assert!(follower.sync());
+    let diverge = |epoch: i32, leaders: (i32, i64)| {
+        follower.assign_within(LEADER, epoch, BOUND);
+        let diverging = Some((LeaderEpoch(leaders.0), Offset(leaders.1)));
+        let diverging = ReplicaAnswer { diverging, ..answer(epoch, &[]) };
+        follower.partition.follow_answer(&diverging, NOW).unwrap()
+    };
+    let followed = diverge(REGENERATED + 5, (2, 1));
+    let Followed::Refused(refused) = followed else { panic!("{followed:?}") };
+    assert_eq!((refused.to, refused.committed), (Offset(1), Offset(2)));
+    assert_eq!(refused.known_in, LeaderEpoch(3));
+    assert!(refused.is_of_earlier_generation);
+    assert_eq!(follower.partition.replica_fetch(), None);
+    // The record of this generation alone.
+    let followed = diverge(REGENERATED + 6, (3, 2));
+    let Followed::Cut(cut) = followed else { panic!("{followed:?}") };
+    assert_eq!((cut.to, cut.takes_committed), (Offset(2), false));
+}
+
+#[test]
+fn a_log_with_records_of_an_earlier_generation_is_dropped_when_that_is_allowed_only() {
+    let follower = regenerated();
+    let partition = &follower.partition;
+    let epoch = LeaderEpoch(REGENERATED + 4);
+    assert_eq!(partition.judge_start_over(LeaderEpoch(3)), StartOverVerdict::Stale);
+    let verdict = partition.judge_start_over(epoch);
+    let StartOverVerdict::Refused(refused) = verdict else { panic!("{verdict:?}") };
+    assert_eq!((refused.to, refused.committed), (Offset(0), Offset(2)));
+    assert_eq!(partition.refused_truncation(), Some(refused));
+    assert_eq!(partition.start_over(epoch, Offset(40)).unwrap(), Offset(2), "it keeps its log");
+
+    let allowed = REGENERATED + 5;
+    let permission = TruncationLimit::Committed(LeaderEpoch(allowed));
+    follower.assign_within(LEADER, allowed, permission);
+    let verdict = partition.judge_start_over(LeaderEpoch(allowed));
+    assert_eq!(verdict, StartOverVerdict::Due { takes_committed: true });
+    assert_eq!(partition.start_over(LeaderEpoch(allowed), Offset(40)).unwrap(), Offset(40));
+
+    // What this generation has committed is in its history.
+    let follower = regenerated();
+    let committed = ReplicaAnswer { high_watermark: Offset(2), ..answer(epoch.0, &[]) };
+    follower.partition.follow_answer(&committed, NOW).unwrap();
+    let verdict = follower.partition.judge_start_over(epoch);
+    assert_eq!(verdict, StartOverVerdict::Due { takes_committed: false });
 }
 
 /// A follower of three synced records whose leader has another second one, and where it cuts.

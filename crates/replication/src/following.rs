@@ -69,7 +69,8 @@ pub struct RefusedTruncation {
     pub leader_epoch: LeaderEpoch,
     /// The end of the log that the leader's history requires.
     pub to: Offset,
-    /// Every record below stays: the highest committed offset that the follower has known, or the end of its log.
+    /// Every record below stays: the highest committed offset that the follower has known, or the end of its records of
+    /// earlier generations.
     pub committed: Offset,
     /// A permission for a newer leader epoch than this one allows the truncation.
     pub known_in: LeaderEpoch,
@@ -99,6 +100,11 @@ impl Following {
         let leader_high_watermark = Offset(0);
         let (truncating, refused) = (None, None);
         Following { leader, epoch, leader_high_watermark, truncating, limit, refused }
+    }
+
+    /// Whether answers of this leader are not used any more before the log is cut or the leader epoch ends.
+    pub(crate) fn is_over(&self) -> bool {
+        self.truncating.is_some() || self.refused.is_some()
     }
 
     /// The truncation that this follower refuses, if it does.

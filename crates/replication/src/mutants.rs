@@ -48,6 +48,12 @@ pub enum Mutant {
     BoundForgotten,
     /// A follower truncates records that only an earlier generation of the metadata quorum may have committed.
     EarlierGenerationsUnbound,
+    /// A follower whose last record is of this generation of the quorum truncates older records of an earlier one.
+    BoundByLastRecord,
+    /// A follower that is behind its leader's log start drops records of an earlier generation of the metadata quorum.
+    StartsOverUnbound,
+    /// Every record of an earlier generation of the quorum is bound, also below what this generation has committed.
+    SharedRecordsBound,
     /// A change of the ISR forgets the start of the leader epoch (KAFKA-15021).
     IsrChangeForgetsStart,
     /// The standing of brokers is taken from a state with a new number only (KAFKA-13790).
@@ -61,7 +67,12 @@ impl Mutant {
     pub const OF_SICKNESS: [Mutant; 1] = [Mutant::RefusedIsWaitedFor];
 
     /// All that transcripts find: no run regenerates a quorum.
-    pub const OF_GENERATIONS: [Mutant; 1] = [Mutant::EarlierGenerationsUnbound];
+    pub const OF_GENERATIONS: [Mutant; 4] = [
+        Mutant::EarlierGenerationsUnbound,
+        Mutant::BoundByLastRecord,
+        Mutant::StartsOverUnbound,
+        Mutant::SharedRecordsBound,
+    ];
 
     /// All that the other runs of several brokers find.
     pub const ALL: [Mutant; 23] = [

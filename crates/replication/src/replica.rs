@@ -65,8 +65,9 @@ pub struct Divergence {
     pub leaders: EpochEnd,
     /// Where the epoch that the leader named ends here; `None`: no epoch up to it is known here.
     pub own: Option<EpochEnd>,
-    /// Leader epoch of this log's last record.
-    pub last_epoch: LeaderEpoch,
+    /// End of this log's records of earlier generations of the metadata quorum, and the leader epoch of the last of them;
+    /// `None` without such records.
+    pub earlier: Option<EpochEnd>,
 }
 
 /// What can happen to a replica.
@@ -88,6 +89,14 @@ pub enum Event {
     FollowerFetched(FollowerFetch),
     /// The leader answered this follower's fetch. Told before its records are appended.
     LeaderAnswered(LeaderAnswer),
+    /// The leader's log starts behind the end of this follower's log: the follower is about to drop its log and to resume at
+    /// the leader's log start.
+    StartOverDue {
+        /// The leader epoch in which the follower sent the fetch.
+        asked_in: LeaderEpoch,
+        /// End of the records of earlier generations ([`Divergence::earlier`]).
+        earlier: Option<EpochEnd>,
+    },
     /// The controller answered the proposal that was made on this partition epoch of this leader epoch, or did not.
     IsrAnswered(LeaderEpoch, i32, IsrAnswer),
     /// Time has gone by: who lags is looked for.
@@ -122,10 +131,11 @@ pub struct Effects {
     pub role_ended: bool,
     /// The controller is to be asked for this ISR.
     pub proposal: Option<Proposal>,
-    /// The log is to be cut before anything is appended; [`Event::Truncated`] says when that is done.
+    /// The log is to be cut before anything is appended; [`Event::Truncated`] says when that is done. After
+    /// [`Event::StartOverDue`]: the follower may drop its log.
     pub truncation: Option<Truncation>,
-    /// The leader's history requires a truncation below the highest committed offset that this follower has known.
-    /// The follower keeps its log and fetches nothing in this leader epoch.
+    /// The leader's history requires a truncation below the highest committed offset that this follower has known, or of
+    /// records that a lost majority of the quorum may have committed. The follower keeps its log and fetches nothing in this leader epoch.
     pub refused: Option<RefusedTruncation>,
     /// The leader's first offset lies above this replica's: records below it are to be deleted here as well.
     pub log_start: Option<Offset>,
@@ -339,6 +349,9 @@ impl Replica {
             Event::Synced { synced } => self.synced = self.synced.max(synced.min(self.written)),
             Event::FollowerFetched(fetch) => self.follower_fetched(&fetch, effects),
             Event::LeaderAnswered(answer) => self.leader_answered(&answer, effects),
+            Event::StartOverDue { asked_in, earlier } => {
+                self.start_over_due(asked_in, earlier, effects);
+            }
             Event::IsrAnswered(epoch, partition_epoch, answer) => {
                 self.isr_answered(epoch, partition_epoch, &answer, effects);
             }
@@ -415,8 +428,7 @@ impl Replica {
             effects.is_stale = true;
             return;
         };
-        let is_over = following.truncating.is_some() || following.refused.is_some();
-        if answer.asked_in != following.epoch || is_over {
+        if answer.asked_in != following.epoch || following.is_over() {
             effects.is_stale = true;
             return;
         }
@@ -437,59 +449,103 @@ impl Replica {
     fn diverged(&mut self, divergence: Divergence, effects: &mut Effects) {
         let Role::Follower(following) = &self.role else { return };
         let following = *following;
-        let Divergence { leaders, own, last_epoch } = divergence;
+        let Divergence { leaders, own, earlier } = divergence;
         let mut to = truncation_point(leaders, own, self.written).max(self.log_start);
         if is_planted(Mutant::CutsToHighWatermark) {
             to = to.min(self.high_watermark);
         }
-        if let Some(refused) = self.refuse(&following, to, last_epoch) {
-            self.role = Role::Follower(Following { refused: Some(refused), ..following });
-            effects.refused = Some(refused);
+        let lost = self.lost_records(&following, to, earlier);
+        let takes_committed = to < self.high_watermark || is_planted(Mutant::BoundAtLogEnd);
+        if let Some(refused) = self.refuse(&following, to, takes_committed, lost) {
+            self.keep(refused, effects);
             return;
         }
-        let takes_earlier =
-            to < self.written && self.is_of_earlier_generation(&following, last_epoch);
-        let takes_committed = to < self.high_watermark || takes_earlier;
+        let takes_committed = to < self.high_watermark || lost.is_some();
         self.role = Role::Follower(Following { truncating: Some(to), ..following });
         effects.truncation = Some(Truncation { to, takes_committed });
     }
 
-    /// Whether the records at the end of the log are of an earlier generation of the metadata quorum than the leader epoch: a lost
-    /// majority may have committed them.
-    fn is_of_earlier_generation(&self, following: &Following, last_epoch: LeaderEpoch) -> bool {
-        self.is_bound(following)
-            && last_epoch.generation() < following.epoch.generation()
-            && !is_planted(Mutant::EarlierGenerationsUnbound)
+    /// The leader has deleted everything that follows this log. What it deleted is committed, so only records of a lost majority
+    /// are bound: the leader's log has forgotten whether it had the same ones.
+    fn start_over_due(
+        &mut self,
+        asked_in: LeaderEpoch,
+        earlier: Option<EpochEnd>,
+        effects: &mut Effects,
+    ) {
+        let Role::Follower(following) = self.role else {
+            effects.is_stale = true;
+            return;
+        };
+        if asked_in != following.epoch || following.is_over() {
+            effects.is_stale = true;
+            return;
+        }
+        let to = self.log_start;
+        let lost = self.lost_records(&following, to, earlier);
+        match self.refuse(&following, to, false, lost) {
+            Some(refused) if !is_planted(Mutant::StartsOverUnbound) => self.keep(refused, effects),
+            _ => {
+                let takes_committed = lost.is_some();
+                effects.truncation = Some(Truncation { to, takes_committed });
+            }
+        }
+    }
+
+    /// The follower keeps its log, and fetches nothing more in this leader epoch.
+    fn keep(&mut self, refused: RefusedTruncation, effects: &mut Effects) {
+        if let Role::Follower(following) = &mut self.role {
+            following.refused = Some(refused);
+            effects.refused = Some(refused);
+        }
+    }
+
+    /// End and last leader epoch of the records of earlier generations of the metadata quorum, if a truncation to `to` removes some
+    /// that are not known to be committed in this generation: a lost majority may have committed them.
+    fn lost_records(
+        &self,
+        following: &Following,
+        to: Offset,
+        earlier: Option<EpochEnd>,
+    ) -> Option<EpochEnd> {
+        let earlier = earlier.filter(|_| self.is_bound(following))?;
+        let is_shared = self.committed_in.generation() >= following.epoch.generation();
+        let shared = match is_shared && !is_planted(Mutant::SharedRecordsBound) {
+            true => self.high_watermark,
+            false => Offset(0),
+        };
+        let is_unbound = is_planted(Mutant::EarlierGenerationsUnbound)
+            || is_planted(Mutant::BoundByLastRecord) && earlier.end < self.written;
+        (earlier.end > to.max(shared) && !is_unbound).then_some(earlier)
     }
 
     fn is_bound(&self, following: &Following) -> bool {
         self.rules.durability == Durability::Fsync && following.limit != TruncationLimit::Unlimited
     }
 
-    /// The refusal of a truncation to `to`, if it would remove records that are bound and no permission is newer than they are.
+    /// The refusal of a truncation to `to`, if it would remove records that are bound and no permission is newer than they are:
+    /// records that are known to be committed, or those of a lost majority that end at `lost`.
     fn refuse(
         &self,
         following: &Following,
         to: Offset,
-        last_epoch: LeaderEpoch,
+        takes_committed: bool,
+        lost: Option<EpochEnd>,
     ) -> Option<RefusedTruncation> {
         let Following { leader, epoch: leader_epoch, limit, .. } = *following;
-        let takes_committed = to < self.high_watermark || is_planted(Mutant::BoundAtLogEnd);
-        let known = self.is_bound(following) && takes_committed && !limit.allows(self.committed_in);
-        let earlier = self.is_of_earlier_generation(following, last_epoch)
-            && to < self.written
-            && !limit.allows(last_epoch);
-        (known || earlier).then_some(RefusedTruncation {
+        let is_known =
+            self.is_bound(following) && takes_committed && !limit.allows(self.committed_in);
+        let known = EpochEnd { epoch: self.committed_in, end: self.high_watermark };
+        let known = is_known.then_some(known);
+        let lost = lost.filter(|lost| !limit.allows(lost.epoch));
+        let bounds = || known.iter().chain(&lost);
+        Some(RefusedTruncation {
             leader,
             leader_epoch,
             to,
-            committed: if earlier { self.written } else { self.high_watermark },
-            known_in: match (known, earlier) {
-                (true, true) => self.committed_in.max(last_epoch),
-                (true, false) => self.committed_in,
-                (false, _) => last_epoch,
-            },
-            is_of_earlier_generation: earlier,
+            committed: bounds().map(|bound| bound.end).max()?,
+            known_in: bounds().map(|bound| bound.epoch).max()?,
+            is_of_earlier_generation: lost.is_some(),
         })
     }
 

@@ -16,7 +16,7 @@ use metadata::decide::BrokerRef;
 use model::batch::Batches;
 use model::{BrokerId, Offset};
 use node::fetching::{self, Answered, Session, Terms};
-use node::{Ask, Effects, Event, Fetcher, Key};
+use node::{Ask, Effects, Event, Fetcher, Key, StartOver};
 use partition::{Next, Partition, PartitionError, RefusedTruncation, Watch, WatchKey};
 use storage::StorageError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -240,10 +240,16 @@ impl Copying {
             server.groups.log_cut(&partition, cut.to);
             self.tell_failure(server, &partition, made);
         }
-        for (_, partition, epoch, start) in start_overs {
-            info!(partition = %partition.topic_partition(), %start, "the leader's log begins behind the end of this one: it is copied anew");
+        for due in start_overs {
+            let StartOver { partition, leader_epoch, start, takes_committed, .. } = due;
+            let name = partition.topic_partition();
+            info!(partition = %name, %start, "the leader's log begins behind the end of this one: it is copied anew");
+            if takes_committed {
+                error!(partition = %name, %start, "the log is dropped with records that a lost majority of the quorum may have committed: an unclean election allowed it");
+                server.counters.committed_cuts.add(1);
+            }
             server.groups.log_cut(&partition, Offset(0));
-            let made = server.logs.start_over(&partition, epoch, start);
+            let made = server.logs.start_over(&partition, leader_epoch, start);
             server.groups.log_cut(&partition, Offset(0));
             self.tell_failure(server, &partition, made);
         }

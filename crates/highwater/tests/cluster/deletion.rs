@@ -11,7 +11,7 @@ use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync, 
 use super::*;
 
 /// Longer than any wait of these tests.
-const PATIENT_MS: i32 = 100_000;
+pub(super) const PATIENT_MS: i32 = 100_000;
 /// Shorter than a session: a stopped broker is still unfenced then.
 const SHORT_MS: i32 = 300;
 
@@ -25,7 +25,7 @@ async fn delete_at(leader: &Connection, offset: i64, timeout_ms: i32) -> (ErrorC
     (result.error(), result.low_watermark)
 }
 
-fn delete(leader: &Broker, offset: i64, timeout_ms: i32) -> (ErrorCode, i64) {
+pub(super) fn delete(leader: &Broker, offset: i64, timeout_ms: i32) -> (ErrorCode, i64) {
     block_on(async { delete_at(&open(&leader.address).await, offset, timeout_ms).await })
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::copies::create_on;
+use super::deletion::{PATIENT_MS, delete};
 use super::health::cluster_health;
 use super::lost_disks::{Started, copy, take_away, wait_for_all_votes};
 use super::replication::{
@@ -203,6 +204,39 @@ fn records_of_a_lost_majority_are_not_truncated_for_a_leader_that_was_elected_be
     all_acknowledged(produce(all, 300..400));
     assert_eq!(kept(all), (0..400).collect());
     drop(others);
+}
+
+#[test]
+fn records_of_a_lost_majority_are_kept_behind_the_log_start_of_a_leader_that_lacks_them() {
+    let lost = LostMajority::after(1);
+    let (all, third) = (&lost.all, &lost.brokers[2]);
+    let started = lost.start(3);
+    started.wait_for_report("elected the complete replicas with the greatest log ends");
+    // One of two in sync is enough.
+    run(&third.address, "config set --topic kept min.insync.replicas=1");
+    all_acknowledged(produce(&third.address, 1000..1200));
+    drop(started);
+    // A log knows where the leader epoch of its first record began, and no earlier one.
+    let started = lost.start(3);
+    all_acknowledged(produce(&third.address, 1200..1400));
+    let deleted = delete(third, 650, PATIENT_MS);
+    assert_eq!(deleted, (model::ErrorCode::None, 650), "{}", started.said());
+
+    let others = [1, 2].map(|number| lost.start(number));
+    wait_until("health names both replicas", || {
+        let (code, text) = cluster_health(all);
+        let is_named = |id: &i32| {
+            text.contains(&format!(
+                "broker {id}: truncation_refused: kept-0: leader 3 lacks records from 0 to 400, which a lost \
+                 majority of the quorum may have committed"
+            ))
+        };
+        code == 1 && [1, 2].iter().all(is_named)
+    });
+    run(all, "cluster elect --unclean kept:0");
+    wait_for_all_in_sync(all, "kept");
+    assert_eq!(kept(all), (1350..1400).collect(), "{}", started.said());
+    drop((started, others));
 }
 
 /// Every file below a folder, with its bytes.

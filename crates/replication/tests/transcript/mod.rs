@@ -169,6 +169,9 @@ fn event(command: &Command<'_>) -> Event {
             high_watermark: command.offset("hw"),
             log_start: Offset(command.number_or("start", 0)),
         }),
+        "start-over" => {
+            Event::StartOverDue { asked_in: epoch(), earlier: command.epoch_end("earlier") }
+        }
         "decided" => answered(IsrAnswer::Decided(IsrDecision {
             partition_epoch: command.number("new"),
             isr: command.brokers("isr"),
@@ -187,11 +190,9 @@ fn event(command: &Command<'_>) -> Event {
     }
 }
 
-/// `last=7`: leader epoch of the last record; without it that of `own`.
+/// `earlier=7..100`: records of earlier generations end at 100, and the last one is of leader epoch 7.
 fn divergence(command: &Command<'_>, leaders: EpochEnd) -> Divergence {
-    let own = command.epoch_end("own");
-    let last = own.map_or(LeaderEpoch::NONE, |own| own.epoch);
-    Divergence { leaders, own, last_epoch: LeaderEpoch(command.number_or("last", last.0)) }
+    Divergence { leaders, own: command.epoch_end("own"), earlier: command.epoch_end("earlier") }
 }
 
 fn assignment(command: &Command<'_>) -> Assignment {

@@ -11,7 +11,7 @@ use model::{
     BrokerEpoch, BrokerId, Durability, ErrorCode, LeaderEpoch, Moment, Offset, Timestamp, TopicId,
     Uuid,
 };
-use node::fetcher::{Effects, Event, Fetcher, Key};
+use node::fetcher::{Effects, Event, Fetcher, Key, StartOver};
 use partition::{
     Acks, Append, Appended, Assignment, DeletionKey, Fate, FollowerFetch, Isolation, IsrAnswer,
     Partition, PartitionError, PartitionSync, ReadRequest, ReplicaRead, Status,
@@ -408,7 +408,7 @@ impl ClusterBroker {
         let is_in_reach = |key: &Key| !self.out_of_reach.contains(&place_of(key));
         let cuts: Vec<_> = cuts.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         let start_overs: Vec<_> =
-            start_overs.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
+            start_overs.into_iter().filter(|due| is_in_reach(&due.key)).collect();
         let deletions: Vec<_> =
             deletions.into_iter().filter(|(key, ..)| is_in_reach(key)).collect();
         syncs.iter().for_each(|partition| partition.request_sync());
@@ -428,8 +428,8 @@ impl ClusterBroker {
             let made = partition.cut(cut.to);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
-        for (_, partition, epoch, start) in start_overs {
-            let made = partition.start_over(epoch, start);
+        for StartOver { partition, leader_epoch, start, .. } in start_overs {
+            let made = partition.start_over(leader_epoch, start);
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
             // In the product's journal before; here no crash comes in between.
             let stored = self.log_dirs.store_offsets_of_replicas(&self.partitions);
