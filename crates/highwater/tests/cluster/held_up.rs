@@ -1,10 +1,18 @@
 //! A broker whose disk hangs while a topic is made there: it lives, and does not act upon the cluster's metadata any more. Others
 //! lead instead of it, and it comes back when the disk does.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use client::{Connection, ConnectionConfig};
+use wire::CreateTopicsRequest;
+use wire::create_topics::CreatableTopic;
 
 use super::health::{codes, expected, get, http_of, until_named};
+use super::missing_directory::metadata_records;
 use super::replication::{all_acknowledged, described, kept, produce, wait_for_all_in_sync};
 use super::*;
 
@@ -83,5 +91,60 @@ fn a_broker_that_is_held_up_by_its_disk_is_fenced_and_comes_back_with_the_disk()
     });
     all_acknowledged(produce(&second.address, 600..700));
     assert_eq!(kept(&second.address), (0..700).collect());
+    up.stop();
+}
+
+/// Creates a topic of one partition; whether the broker answered that it did.
+async fn create_one(address: String, name: String) -> bool {
+    let patient = ConnectionConfig {
+        connect_timeout: LIMIT,
+        request_timeout: 2 * LIMIT,
+        ..ConnectionConfig::default()
+    };
+    let topic =
+        CreatableTopic { name, num_partitions: 1, replication_factor: 1, ..Default::default() };
+    let timeout_ms = i32::try_from(LIMIT.as_millis()).unwrap();
+    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms, ..Default::default() };
+    let Ok(connection) = Connection::open(&address, &patient).await else { return false };
+    let created = connection.call(&request).await;
+    created.is_ok_and(|it| it.topics[0].error() == model::ErrorCode::None)
+}
+
+/// Decision 0064: at most 256 requests wait for a decision at a time. An answer also waits until the broker has acted upon the
+/// decision, which a hung disk delays for as long as it hangs.
+#[test]
+fn decisions_return_their_places_while_the_disk_of_the_broker_hangs() {
+    const CLIENTS: usize = 300;
+    let (place, folder) = place();
+    let up = Up::of(&folder, 1, &["--set", "replica.lag.time.max.ms=2000000"]);
+    let broker = up.brokers[0].clone();
+    let hanging = folder_that_hangs(&broker, "stuck-0");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let created = Arc::new(AtomicUsize::new(0));
+    let create = |name: String| {
+        let (address, created) = (broker.address.clone(), Arc::clone(&created));
+        runtime.spawn(async move {
+            let is_created = create_one(address, name).await;
+            created.fetch_add(usize::from(is_created), Ordering::Relaxed);
+        })
+    };
+    let decided = || -> BTreeSet<String> {
+        let records = metadata_records(&broker.folder).into_iter();
+        let topics = records.filter(|(kind, _)| kind.starts_with("topic-created"));
+        topics.map(|(_, record)| record["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut clients = vec![create("stuck".to_owned())];
+    wait_until("the first topic is decided", || decided().contains("stuck"));
+    clients.extend((0..CLIENTS).map(|number| create(format!("later-{number}"))));
+    wait_until("all topics are decided", || {
+        decided().iter().filter(|name| name.starts_with("later-")).count() == CLIENTS
+    });
+    assert_eq!(created.load(Ordering::Relaxed), 0, "no answer before the broker has acted");
+
+    hanging.let_go(&place.path().join("aside")).expect("the opening waits");
+    for client in clients {
+        runtime.block_on(client).unwrap();
+    }
+    assert_eq!(created.load(Ordering::Relaxed), CLIENTS + 1);
     up.stop();
 }

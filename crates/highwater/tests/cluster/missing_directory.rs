@@ -12,10 +12,11 @@ use super::*;
 const PARTITIONS: usize = 6;
 
 /// Records in the metadata log of a broker's folder, in order: their types and contents.
-fn metadata_records(folder: &str) -> Vec<(String, Value)> {
+pub(super) fn metadata_records(folder: &str) -> Vec<(String, Value)> {
     let folder = Path::new(folder).join("__cluster_metadata-0");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut logs: Vec<_> = files.filter(|it| it.extension().is_some_and(|it| it == "log")).collect();
+    let mut logs: Vec<_> =
+        files.filter(|it| it.extension().is_some_and(|it| it == "log")).collect();
     logs.sort();
     let mut records = Vec::new();
     for log in logs {
@@ -61,7 +62,8 @@ fn assert_missing_lead_nothing(folder: &str, topic_id: &Value, missing: &BTreeSe
     assert_eq!(&offline, missing, "recorded before the broker serves: {since:#?}");
     for (kind, record) in since {
         let state = &record["state"];
-        let is_missing = state["partition"].as_u64().is_some_and(|it| missing.contains(&(it as usize)));
+        let is_missing =
+            state["partition"].as_u64().is_some_and(|it| missing.contains(&(it as usize)));
         let is_kept = kind.starts_with("partition-changed") && record["topic_id"] == *topic_id;
         assert!(!(is_kept && is_missing && state["leader"] == 1), "{record}");
     }
