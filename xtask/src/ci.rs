@@ -88,6 +88,7 @@ const FUZZ: &[Step] = &[Step {
 const CLIENTS: &[Step] = &[
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
+    cargo("wrappers of the test broker", &["xt", "wrappers"]),
 ];
 
 /// What stands beside the gateway and the console, and in front of them.

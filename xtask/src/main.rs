@@ -28,6 +28,7 @@ mod trials;
 mod upgrade;
 mod websocket;
 mod words;
+mod wrappers;
 
 use clap::{Parser, Subcommand};
 use peer::apache_kafka;
@@ -83,6 +84,8 @@ enum Task {
     Upgrade(upgrade::Arguments),
     /// Judge the gateway's WebSockets by Autobahn's suite
     Websocket(websocket::Arguments),
+    /// Run the tests of the wrappers of `highwater test-broker`, with a real client each
+    Wrappers(wrappers::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -107,5 +110,6 @@ fn main() -> anyhow::Result<()> {
         Task::Trial(arguments) => trials::run(&arguments),
         Task::Upgrade(arguments) => upgrade::run(&arguments),
         Task::Websocket(arguments) => websocket::run(&arguments),
+        Task::Wrappers(arguments) => wrappers::run(&arguments),
     }
 }
