@@ -40,7 +40,9 @@ struct Wrapper {
 const WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "python", needs: &[("python3", "--version")], test: python },
     Wrapper { name: "node", needs: &[("node", "--version"), ("npm", "--version")], test: node },
+    Wrapper { name: "java", needs: &[("java", "--version"), ("mvn", "--version")], test: java },
     Wrapper { name: "go", needs: &[("go", "version")], test: go },
+    Wrapper { name: "rust", needs: &[("cargo", "--version")], test: rust },
 ];
 
 /// Runs the tests; fails when one failed.
@@ -127,4 +129,23 @@ fn go(folder: &Path, program: &Path) -> Result<()> {
     let mut test = process::command("go");
     test.args(["test", "-mod=readonly", "-count=1", "."]).current_dir(folder);
     must_pass("go", test.env(BINARY_VARIABLE, program))
+}
+
+fn java(folder: &Path, program: &Path) -> Result<()> {
+    // Maven builds beside its sources; the test reads the list of behaviours beside the wrapper.
+    let scratch = tempfile::tempdir()?;
+    let source = scratch.path().join("java");
+    copy(folder, &source)?;
+    let list = "conformance.json";
+    fs::copy(folder.with_file_name(list), scratch.path().join(list))?;
+    let mut test = process::command("mvn");
+    test.args(["-q", "-B", "test"]).current_dir(source);
+    must_pass("java", test.env(BINARY_VARIABLE, program))
+}
+
+fn rust(folder: &Path, program: &Path) -> Result<()> {
+    let mut test = process::command("cargo");
+    test.args(["test", "--quiet", "--test", "conformance"]).current_dir(folder);
+    test.env("CARGO_TARGET_DIR", highwater::target_folder().join("wrappers"));
+    must_pass("rust", test.env(BINARY_VARIABLE, program))
 }
