@@ -7,6 +7,7 @@ mod ci;
 mod clients;
 mod codegen;
 mod compatibility;
+mod dist;
 mod documents;
 mod events;
 mod failover;
@@ -60,6 +61,8 @@ enum Task {
     Compatibility(compatibility::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
+    /// Build static binaries for both processors, and pack them as tarballs and Debian packages
+    Dist(dist::Arguments),
     /// Read event streams with others' programs while gateway and broker are killed, and run the examples of Confluent's documentation
     Events(events::Arguments),
     /// Run the laboratory's x-failover with all clients that can be installed here
@@ -98,6 +101,7 @@ fn main() -> anyhow::Result<()> {
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Compatibility(arguments) => compatibility::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
+        Task::Dist(arguments) => dist::run(&arguments),
         Task::Events(arguments) => events::run(&arguments),
         Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),

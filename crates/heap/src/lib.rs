@@ -15,8 +15,23 @@ pub fn release_unused() -> bool {
     unsafe { libc::malloc_trim(0) == 1 }
 }
 
+/// The allocator of static binaries: musl's own serialises all threads by one lock (decision 0006).
+#[cfg(all(target_os = "linux", target_env = "musl"))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Returns unused pages of the calling thread's heap and of ended threads to the system. mimalloc reports no count, so the
+/// result is always true.
+#[cfg(all(target_os = "linux", target_env = "musl"))]
+#[expect(unsafe_code, reason = "a C function; it has no safe wrapper")]
+pub fn release_unused() -> bool {
+    // SAFETY: `mi_collect` takes a flag, touches no memory that is in use, and may be called by any thread at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+    true
+}
+
 /// Other allocators keep less, or have no such call.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[cfg(not(all(target_os = "linux", any(target_env = "gnu", target_env = "musl"))))]
 pub fn release_unused() -> bool {
     false
 }

@@ -1,0 +1,180 @@
+//! `cargo xt dist`: static binaries for x86-64 and aarch64, packed as tarballs and Debian packages, with checksums, licences of
+//! all linked crates and a bill of materials.
+//!
+//! The artifacts depend on the commit only: paths are remapped, archives are sorted, and every time is the commit's. `--twice`
+//! builds everything a second time in another folder and compares the hashes.
+
+mod archive;
+mod build;
+mod crates;
+mod debian;
+mod licences;
+mod materials;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::highwater;
+use crate::repository::repository;
+
+/// Largest binary, in bytes.
+const BINARY_BYTES_MAX: u64 = 34_000_000;
+/// Largest tarball, in bytes.
+const TARBALL_BYTES_MAX: u64 = 10_000_000;
+
+/// `cargo xt dist`
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Build for this processor only
+    #[arg(long, value_enum)]
+    arch: Option<Arch>,
+    /// Folder of the artifacts [default: target/dist-artifacts]
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Build a second time in another folder and compare the hashes
+    #[arg(long)]
+    twice: bool,
+    /// Accept uncommitted changes; the artifacts are of no commit then
+    #[arg(long)]
+    allow_dirty: bool,
+}
+
+/// A processor that releases support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Arch {
+    /// 64-bit Intel and AMD.
+    #[value(name = "x86_64")]
+    X86_64,
+    /// 64-bit ARM.
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+impl Arch {
+    const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// Name of the processor in file names.
+    fn name(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// The compiler's target.
+    fn target(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64-unknown-linux-musl",
+            Arch::Aarch64 => "aarch64-unknown-linux-musl",
+        }
+    }
+
+    /// Debian's name of the processor.
+    fn debian(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "amd64",
+            Arch::Aarch64 => "arm64",
+        }
+    }
+}
+
+/// The released version: its number, its commit, and the time of the commit in seconds since 1970.
+#[derive(Clone, Debug)]
+struct Release {
+    version: String,
+    commit: String,
+    epoch: u64,
+}
+
+impl Release {
+    /// The release of the checked out commit.
+    fn of_checkout(allow_dirty: bool) -> Result<Release> {
+        let git = |words: &[&str]| -> Result<String> {
+            let mut git = Command::new("git");
+            let output = git.args(words).current_dir(repository()).output()?;
+            ensure!(output.status.success(), "git {}: no answer", words.join(" "));
+            Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+        };
+        let changes = git(&["status", "--porcelain"])?;
+        ensure!(
+            allow_dirty || changes.is_empty(),
+            "uncommitted changes; commit them, or pass --allow-dirty:\n{changes}"
+        );
+        let epoch = git(&["log", "-1", "--format=%ct"])?.parse()?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Release { version, commit: git(&["rev-parse", "HEAD"])?, epoch })
+    }
+}
+
+/// Builds and packs.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let release = Release::of_checkout(arguments.allow_dirty)?;
+    println!("dist: {} of commit {}", release.version, release.commit);
+    let targets = highwater::target_folder();
+    let output = arguments.output.clone().unwrap_or_else(|| targets.join("dist-artifacts"));
+    let arches = arguments.arch.map_or(Arch::ALL.to_vec(), |arch| vec![arch]);
+    pack_all(&release, &arches, &targets.join("dist-build"), &output)?;
+    if arguments.twice {
+        let second = targets.join("dist-artifacts-second");
+        pack_all(&release, &arches, &targets.join("dist-build-second"), &second)?;
+        let sums = |folder: &Path| fs::read_to_string(folder.join(archive::CHECKSUMS));
+        ensure!(
+            sums(&output)? == sums(&second)?,
+            "two builds differ: compare {} with {}",
+            output.display(),
+            second.display()
+        );
+        println!("dist: a second build has the same hashes");
+    }
+    print!("{}", fs::read_to_string(output.join(archive::CHECKSUMS))?);
+    println!("dist: {}", output.display());
+    Ok(())
+}
+
+/// Builds all binaries below `target`, and packs them into `output`.
+fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) -> Result<()> {
+    if output.exists() {
+        fs::remove_dir_all(output)?;
+    }
+    fs::create_dir_all(output)?;
+    let help = build::shell_help(target)?;
+    for arch in arches {
+        let binary = build::static_binary(*arch, release, target)?;
+        let linked = crates::linked_crates(*arch)?;
+        let scratch = tempfile::tempdir()?;
+        let notices = scratch.path().join("THIRD-PARTY-LICENSES.txt");
+        fs::write(&notices, licences::notices(&linked)?)?;
+        let parts = Parts { binary: &binary, notices: &notices, help: &help };
+        let tarball = archive::tarball(*arch, release, &parts, output)?;
+        debian::package(*arch, release, &parts, output)?;
+        let name = format!("{}-{}-{}.cdx.json", "highwater", release.version, arch.name());
+        fs::write(output.join(name), materials::bill(release, &linked)?)?;
+        report_sizes(*arch, &binary, &tarball)?;
+    }
+    archive::write_checksums(output)
+}
+
+/// Files of every package.
+struct Parts<'a> {
+    binary: &'a Path,
+    notices: &'a Path,
+    help: &'a build::ShellHelp,
+}
+
+/// Prints the sizes, and fails above the limits.
+fn report_sizes(arch: Arch, binary: &Path, tarball: &Path) -> Result<()> {
+    let bytes = |path: &Path| -> Result<u64> {
+        Ok(fs::metadata(path).with_context(|| path.display().to_string())?.len())
+    };
+    for (path, most) in [(binary, BINARY_BYTES_MAX), (tarball, TARBALL_BYTES_MAX)] {
+        let size = bytes(path)?;
+        let name = path.file_name().unwrap_or_default().display();
+        println!("dist: {}: {name}: {size} bytes, at most {most}", arch.name());
+        ensure!(size <= most, "{} has {size} bytes, at most {most} are allowed", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Debian packages, built by `dpkg-deb`. A package installs the program, its manual and completions, and a service that is
+//! neither enabled nor started; its configuration listens on loopback only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use peer::process;
+
+use super::archive::{copy, copy_folder, run};
+use super::build::SHELLS;
+use super::{Arch, Parts, Release};
+use crate::repository::repository;
+
+/// Where Debian looks for completions, in the order of [`SHELLS`].
+const COMPLETIONS: [&str; 3] = [
+    "usr/share/bash-completion/completions/highwater",
+    "usr/share/zsh/vendor-completions/_highwater",
+    "usr/share/fish/vendor_completions.d/highwater.fish",
+];
+
+/// Writes `highwater_VERSION_ARCH.deb`.
+pub(super) fn package(
+    arch: Arch,
+    release: &Release,
+    parts: &Parts<'_>,
+    output: &Path,
+) -> Result<PathBuf> {
+    let scratch = tempfile::tempdir()?;
+    let root = scratch.path().join("root");
+    let packaging = repository().join("packaging");
+    copy(parts.binary, &root.join("usr/bin/highwater"), 0o755)?;
+    copy_folder(&packaging.join("systemd"), &root.join("usr/lib/systemd/system"))?;
+    let configuration = "etc/highwater/highwater.properties";
+    copy(&packaging.join("debian/highwater.properties"), &root.join(configuration), 0o644)?;
+    let doc = root.join("usr/share/doc/highwater");
+    copy(&packaging.join("debian/copyright"), &doc.join("copyright"), 0o644)?;
+    copy(parts.notices, &doc.join("THIRD-PARTY-LICENSES.txt"), 0o644)?;
+    for ((_, name), path) in SHELLS.iter().zip(COMPLETIONS) {
+        copy(&parts.help.completions.join(name), &root.join(path), 0o644)?;
+    }
+    let manual = root.join("usr/share/man/man1");
+    copy_folder(&parts.help.manual, &manual)?;
+    for entry in fs::read_dir(&manual)? {
+        run(process::command("gzip").args(["-9", "--no-name"]).arg(entry?.path()))?;
+    }
+    write_control(arch, release, &root, configuration)?;
+    let path = output.join(format!("highwater_{}_{}.deb", release.version, arch.debian()));
+    let mut dpkg = process::command("dpkg-deb");
+    dpkg.args(["--root-owner-group", "-Zxz", "-z9", "--threads-max=1", "--build"]);
+    dpkg.arg(&root).arg(&path).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    run(&mut dpkg)?;
+    Ok(path)
+}
+
+/// Writes the folder DEBIAN: control file, list of configuration files, and the scripts of installation and removal.
+fn write_control(arch: Arch, release: &Release, root: &Path, configuration: &str) -> Result<()> {
+    let control = root.join("DEBIAN");
+    fs::create_dir_all(&control)?;
+    let text = format!(
+        "Package: highwater\nVersion: {}\nArchitecture: {}\nSection: net\nPriority: optional\n\
+         Maintainer: Highwater maintainers <maintainers@highwater.invalid>\n\
+         Installed-Size: {}\nDescription: event streaming that speaks Kafka's protocol\n \
+         One program: a broker that Kafka clients use unchanged, an HTTP gateway, a console in the\n \
+         browser, and the tools to measure it.\n",
+        release.version,
+        arch.debian(),
+        installed_kib(root)?,
+    );
+    fs::write(control.join("control"), text)?;
+    fs::write(control.join("conffiles"), format!("/{configuration}\n"))?;
+    for name in ["postinst", "prerm", "postrm"] {
+        let script = repository().join("packaging/debian").join(name);
+        copy(&script, &control.join(name), 0o755)?;
+    }
+    set_modes(&control)
+}
+
+fn set_modes(control: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    for name in ["control", "conffiles"] {
+        fs::set_permissions(control.join(name), fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// Size of all files, in KiB.
+fn installed_kib(folder: &Path) -> Result<u64> {
+    let mut kib = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        kib += match entry.file_type()?.is_dir() {
+            true => installed_kib(&entry.path())?,
+            false => entry.metadata()?.len().div_ceil(1024),
+        };
+    }
+    Ok(kib)
+}
