@@ -15,6 +15,7 @@ mod parent;
 mod pattern;
 mod position;
 mod reports;
+mod service_manager;
 mod system;
 
 use std::process::ExitCode;

@@ -97,3 +97,35 @@ fn installed_kib(folder: &Path) -> Result<u64> {
     }
     Ok(kib)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether `systemd-analyze` accepts the unit with this command, or is not installed.
+    fn is_accepted(words: &[&str]) -> bool {
+        if !process::is_installed("systemd-analyze") {
+            eprintln!("skipped: there is no systemd-analyze");
+            return true;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let unit = repository().join("packaging/systemd/highwater.service");
+        // The program and its manual need not be installed here.
+        let text = fs::read_to_string(unit).unwrap().replace("/usr/bin/highwater", "/bin/true");
+        let lines = text.lines().filter(|line| !line.starts_with("Documentation="));
+        let path = folder.path().join("highwater.service");
+        fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        let mut analyze = process::command("systemd-analyze");
+        let limit = std::time::Duration::from_secs(60);
+        let outcome = process::run(analyze.args(words).arg(&path), None, limit).unwrap();
+        eprintln!("{}", outcome.story());
+        outcome.success() && !outcome.errors().contains("Unknown")
+    }
+
+    #[test]
+    fn the_unit_is_valid_and_its_exposure_low() {
+        assert!(is_accepted(&["verify"]));
+        // Tenths: 3.0.
+        assert!(is_accepted(&["security", "--offline=true", "--threshold=30"]));
+    }
+}

@@ -1,5 +1,6 @@
 //! `start`: runs a broker until it is told to stop, and says on standard output what runs where.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -20,6 +21,7 @@ use crate::arguments::Start;
 use crate::commands::front::Keys;
 use crate::commands::{front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
+use crate::service_manager::ServiceManager;
 use crate::{logging, system};
 
 /// What a shell expects of a program that a second Ctrl-C has ended.
@@ -150,8 +152,10 @@ async fn serve(
         used.map_or(failure, |dir| cannot_start().detail(LockError::Held(dir.clone())))
     })?;
     let keys = if door.is_some() { front::keys(&config.gateway)? } else { Keys::default() };
+    let manager = ServiceManager::from_environment();
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
+        never = report_start(manager.as_ref()) => match never {},
         started = starting => match started {
             Err(error) if error.starts_again() => return Err(start_again()),
             started => started.map_err(|error| not_started(&error))?,
@@ -165,6 +169,7 @@ async fn serve(
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
     let failed = tokio::select! {
+        never = report_service(manager.as_ref(), &broker) => match never {},
         () = signals.next() => None,
         cause = broker.failed() => Some(cause),
     };
@@ -176,6 +181,7 @@ async fn serve(
         None => {}
     }
     info!("stopping");
+    manager.iter().for_each(ServiceManager::report_stop);
     let stopping = async {
         // Requests under way end with the broker still there.
         if let Some(gateway) = gateway {
@@ -187,6 +193,21 @@ async fn serve(
         () = stopping => Ok(ExitCode::SUCCESS),
         () = signals.next(), if hasty => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
     }
+}
+
+/// Reports a start to the service manager, if there is one, until the caller drops this.
+async fn report_start(manager: Option<&ServiceManager>) -> Infallible {
+    match manager {
+        Some(manager) => manager.report_start().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reports health to the service manager, if there is one, until the caller drops this.
+async fn report_service(manager: Option<&ServiceManager>, broker: &RunningBroker) -> Infallible {
+    let Some(manager) = manager else { return std::future::pending().await };
+    let address = broker.listeners().first().copied().map(in_url).unwrap_or_default();
+    manager.report_service(&address, || broker.health()).await
 }
 
 /// Replaces this process by another start of the program, with the same arguments: the metadata folder of this node was an
