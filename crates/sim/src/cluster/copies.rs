@@ -16,8 +16,8 @@ use super::elections::ENDS_WAIT_MS;
 use super::folders::MachineDisk;
 use super::member::directory_of;
 use super::plan::ClusterPlan;
-use super::topics::partition_of;
-use super::{Cluster, Event, Process, id_of, number_of};
+use super::topics::{key_of, partition_of};
+use super::{Cluster, Event, Process, TICK_MS, id_of, number_of};
 use crate::history::Broken;
 use crate::invariant::Invariant;
 use crate::machine::Stop;
@@ -48,8 +48,8 @@ pub(super) struct Copies {
     marks_raised_one_in: u8,
     /// Random numbers for marks, so that a run without marks is the same run as before there were any.
     marks_random: Rng,
-    /// Since when the committed metadata has had an election by log ends, by partition.
-    pending_since: BTreeMap<PartitionId, Timestamp>,
+    /// Partitions that wait for an election by log ends, or did until a moment ago.
+    pending: BTreeMap<PartitionId, PendingSpan>,
 }
 
 /// The copy of a broker's directory, and what else is known of the directories of one machine.
@@ -98,8 +98,8 @@ impl Copies {
         let every_ms = if costs { every_ms } else { 0 };
         let mut marks_random = Rng::with_seed(seed ^ MARKS_NUMBERS);
         let marks_raised_one_in = [1, 40, 0, 0][marks_random.usize(0..4)];
-        let pending_since = BTreeMap::new();
-        Copies { random, every_ms, marks_raised_one_in, marks_random, pending_since }
+        let pending = BTreeMap::new();
+        Copies { random, every_ms, marks_raised_one_in, marks_random, pending }
     }
 
     /// Whether directories are copied in this run.
@@ -110,8 +110,24 @@ impl Copies {
     /// No directory is copied.
     pub(super) fn none() -> Copies {
         let (random, marks_random) = (Rng::with_seed(0), Rng::with_seed(0));
-        let pending_since = BTreeMap::new();
-        Copies { random, every_ms: 0, marks_raised_one_in: 1, marks_random, pending_since }
+        let pending = BTreeMap::new();
+        Copies { random, every_ms: 0, marks_raised_one_in: 1, marks_random, pending }
+    }
+}
+
+/// Time for which the committed metadata has had a partition wait for log ends.
+#[derive(Debug)]
+struct PendingSpan {
+    since: Timestamp,
+    /// When the partition stopped to wait, if it has.
+    ended: Option<Timestamp>,
+}
+
+impl PendingSpan {
+    /// Whether the span ended so long ago that a controller has noticed it. An election whose candidate is fenced and
+    /// unfenced between two polls of the controller stays open.
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.ended.is_some_and(|ended| now.ms_since(ended) > TICK_MS)
     }
 }
 
@@ -267,9 +283,14 @@ impl Cluster {
         let named = |(topic_id, partition)| partition_of(Key { topic_id, partition });
         let pending = pending.iter().filter_map(|of| named((of.topic_id, of.partition)));
         let pending: BTreeSet<PartitionId> = pending.collect();
-        self.copies.pending_since.retain(|at, _| pending.contains(at));
+        let now = self.now;
+        for (_, span) in self.copies.pending.iter_mut().filter(|(at, _)| !pending.contains(at)) {
+            span.ended.get_or_insert(now);
+        }
+        self.copies.pending.retain(|_, span| !span.is_over(now));
         for at in pending {
-            self.copies.pending_since.entry(at).or_insert(self.now);
+            let span = PendingSpan { since: now, ended: None };
+            self.copies.pending.entry(at).or_insert(span).ended = None;
         }
     }
 
@@ -287,10 +308,16 @@ impl Cluster {
         if end >= acked || self.truth.forgiven.contains(&at) {
             return Ok(());
         }
-        let since = self.copies.pending_since.get(&at);
-        let has_waited = since.is_some_and(|since| self.now.ms_since(*since) >= ENDS_WAIT_MS);
-        let others = old.replicas.iter().filter(|id| **id != leader && old.is_complete(**id));
-        for other in others {
+        let span = self.copies.pending.get(&at);
+        let has_waited = span.is_some_and(|span| self.now.ms_since(span.since) >= ENDS_WAIT_MS);
+        let key = key_of(at);
+        // A replica whose broker reported it as offline has no answer that the controller could wait for.
+        let is_waited_for = |id: BrokerId| {
+            id != leader
+                && old.is_complete(id)
+                && !self.truth.image.is_offline(id, key.topic_id, key.partition)
+        };
+        for other in old.replicas.iter().filter(|id| is_waited_for(**id)) {
             let member = &self.members[number_of(*other)];
             let is_reached = member
                 .copied
