@@ -229,8 +229,8 @@ impl Cluster {
         }
     }
 
-    /// A broker with a directory that was put back is like any other as soon as each of its replicas has all acknowledged records
-    /// on its device, or counts nowhere.
+    /// A broker with a directory that was put back is like any other as soon as each of its replicas is in sync and has all
+    /// acknowledged records on its device, or counts nowhere.
     pub(super) fn notice_caught_up(&mut self, process: Process) {
         let member = &self.members[process.broker];
         if !member.copied.is_stale || member.has_lost {
@@ -244,7 +244,13 @@ impl Cluster {
             images.iter().filter_map(state).any(|state| state.is_complete(id))
         };
         let synced = |at| broker.partition(at).map_or(Offset(0), |it| it.synced_end().1);
-        let has_all = |at: PartitionId| synced(at) >= self.history.known_end(at);
+        // A copy may end far enough with records of a leader that was deposed, which a leader has it truncate.
+        let is_registered = self.is_registered(id);
+        let has_joined = |at: PartitionId| {
+            let state = super::broker::state_of(&self.truth.image, at);
+            is_registered && state.is_some_and(|state| state.isr.contains(&id))
+        };
+        let has_all = |at: PartitionId| has_joined(at) && synced(at) >= self.history.known_end(at);
         if self.partitions().all(|at| has_all(at) || !counts(at)) {
             self.members[process.broker].copied.is_stale = false;
             self.trace.note(self.now, format_args!("{process:?} has everything again"));

@@ -349,7 +349,7 @@ impl Cluster {
     }
 
     /// Whether the process that runs is the registered one, and the controller knows of all losses of the machine.
-    fn is_registered(&self, id: BrokerId) -> bool {
+    pub(super) fn is_registered(&self, id: BrokerId) -> bool {
         let member = &self.members[number_of(id)];
         let known = self.truth.image.broker(id);
         let is_it = |broker: &super::ClusterBroker| known.is_some_and(|k| k.epoch == broker.epoch);
