@@ -100,9 +100,9 @@ impl Doorkeeper {
         advertised_url: Option<&str>,
         origins: impl IntoIterator<Item = &'a str>,
     ) -> Doorkeeper {
-        let host = advertised_url.and_then(authority_of).map(name_of);
+        let host = advertised_url.and_then(authority_of);
         Doorkeeper {
-            hosts: host.map(str::to_ascii_lowercase).into_iter().collect(),
+            hosts: host.map(bare_name).into_iter().collect(),
             origins: origins
                 .into_iter()
                 .map(|origin| origin.trim().trim_end_matches('/').to_ascii_lowercase())
@@ -112,7 +112,7 @@ impl Doorkeeper {
 
     /// Answers as these hosts, too: names of this machine, and configured ones.
     pub fn with_hosts(mut self, names: impl IntoIterator<Item = String>) -> Doorkeeper {
-        let names = names.into_iter().map(|name| name.trim().to_ascii_lowercase());
+        let names = names.into_iter().map(|name| bare_name(&name));
         self.hosts.extend(names.filter(|name| !name.is_empty()));
         self
     }
@@ -146,7 +146,7 @@ impl Doorkeeper {
     /// Whether no other machine can have this name: an address, `localhost`, or a name that was configured. A name
     /// without a dot can lead anywhere on a hostile network (LLMNR, mDNS, a DHCP search domain).
     fn is_ours(&self, name: &str) -> bool {
-        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let name = bare_name(name);
         let of_machine = name == "localhost" || name.ends_with(".localhost");
         of_machine || is_address(&name) || self.hosts.contains(&name)
     }
@@ -163,6 +163,29 @@ fn is_address(name: &str) -> bool {
 fn authority_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     Some(rest.split(['/', '?', '#']).next().unwrap_or(rest))
+}
+
+/// A host as it is compared: in lower case, without its port and the dot of the root.
+fn bare_name(host: &str) -> String {
+    name_of(host.trim()).trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Checks a name that is configured: a port and the dot of the root are left out when names are compared.
+///
+/// # Errors
+/// No request can have this name as its host. Returns the reason.
+pub fn check_host(configured: &str) -> Result<(), String> {
+    let name = bare_name(configured);
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty() || is_address(&name) || name.bytes().all(is_of_name) {
+        return Ok(());
+    }
+    let why = match name {
+        _ if name.contains("://") => "expected a name, not a URL",
+        _ if name.contains('*') => "wildcards are not supported: list each name",
+        _ => "expected letters, digits, hyphens, underscores and dots",
+    };
+    Err(format!("{configured:?}: {why}"))
 }
 
 /// A host without its port.
@@ -228,6 +251,37 @@ mod tests {
             assert_eq!(keeper().admit(&visit), Err(refused), "{host}");
         }
         assert_eq!(keeper().admit(&Visit::default()), Err(Refused::NoHost));
+    }
+
+    #[test]
+    fn configured_names_match_however_they_are_written() {
+        let names =
+            ["proxy.example.org:8082", "Alias.", "[2001:db8::1]:80", "rooted.example.org.:1"];
+        let keeper = Doorkeeper::new(Some("https://advertised.example.org.:8443/"), [])
+            .with_hosts(names.map(str::to_owned));
+        for host in [
+            "proxy.example.org",
+            "proxy.example.org:9",
+            "PROXY.example.org.",
+            "alias",
+            "alias.:80",
+            "rooted.example.org",
+            "advertised.example.org",
+        ] {
+            let visit = Visit { host: Some(host), ..Visit::default() };
+            assert_eq!(keeper.admit(&visit), Ok(()), "{host}");
+        }
+        for name in names.iter().chain(&["", "a_b", "10.0.0.1"]) {
+            assert_eq!(check_host(name), Ok(()), "{name}");
+        }
+        for (name, why) in [
+            ("http://a", "URL"),
+            ("*.example.org", "wildcards"),
+            ("a/b", "letters"),
+            ("a b", "letters"),
+        ] {
+            assert!(check_host(name).unwrap_err().contains(why), "{name}");
+        }
     }
 
     #[test]
