@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use compression::{DecompressError, decompress};
+use compression::Decoder;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
@@ -19,6 +19,9 @@ use crate::state::Shared;
 const DISCARD_MAX: Duration = Duration::from_secs(5);
 /// How much of a body is thrown away.
 const DISCARD_BYTES_MAX: u64 = 8 << 20;
+
+/// First size of the buffer that a compressed body is expanded into, in bytes.
+const GROWTH_MIN: usize = 16 * 1024;
 
 /// A body, and the memory that it is charged for.
 pub(crate) struct Body {
@@ -60,24 +63,40 @@ pub(crate) fn is_gzip(coding: &HeaderValue) -> bool {
 }
 
 async fn expand(body: Body, bytes_max: usize) -> Result<Body, ApiError> {
-    let Body { bytes, mut charge } = body;
-    // The bytes that it expands to are known when it has expanded: as many as may be are charged until then.
-    charge.add(bytes_max)?;
-    let expanding = move || {
-        let mut expanded = Vec::new();
-        decompress(Compression::Gzip, &bytes, bytes_max, &mut expanded).map(|()| expanded)
-    };
+    let Body { bytes, charge } = body;
+    let expanding = move || expand_gzip(&bytes, bytes_max, charge);
     let ended = |_| ApiError::new(Kind::Unavailable, "the gateway stops");
-    let expanded = tokio::task::spawn_blocking(expanding).await.map_err(ended)?;
-    let expanded = expanded.map_err(|error| match error {
-        DecompressError::Bomb { .. } => {
-            let words = format!(
-                "the body expands to more than {bytes_max} bytes (gateway.request.bytes.max)"
-            );
-            ApiError::new(Kind::TooLarge, words)
+    tokio::task::spawn_blocking(expanding).await.map_err(ended)?
+}
+
+/// Expands a body. `charge`: of the compressed body; it grows with the buffer, which doubles.
+fn expand_gzip(compressed: &[u8], bytes_max: usize, mut charge: Charge) -> Result<Body, ApiError> {
+    let compressed_bytes = charge.bytes();
+    let mut decoder = Decoder::new(Compression::Gzip, compressed);
+    let mut read = |buffer: &mut [u8]| {
+        decoder.read(buffer).map_err(|error| {
+            ApiError::new(Kind::Malformed, format!("the body is not gzip: {error}"))
+        })
+    };
+    let (mut expanded, mut filled) = (Vec::new(), 0);
+    while filled < bytes_max {
+        if filled == expanded.len() {
+            let size = (2 * filled).max(GROWTH_MIN).min(bytes_max);
+            charge.set(compressed_bytes + size)?;
+            expanded.reserve_exact(size - filled);
+            expanded.resize(size, 0);
         }
-        other => ApiError::new(Kind::Malformed, format!("the body is not gzip: {other}")),
-    })?;
+        match read(&mut expanded[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    if filled == bytes_max && read(&mut [0])? > 0 {
+        let words =
+            format!("the body expands to more than {bytes_max} bytes (gateway.request.bytes.max)");
+        return Err(ApiError::new(Kind::TooLarge, words));
+    }
+    expanded.truncate(filled);
     charge.set(expanded.capacity())?;
     Ok(Body { bytes: expanded.into(), charge })
 }

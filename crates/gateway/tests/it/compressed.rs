@@ -81,3 +81,20 @@ async fn a_bomb_is_refused_and_its_memory_is_free_again() {
     assert_eq!(connection.ask("POST", "/topics/t/raw", &headers, &fits).await.status, 200);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_compressed_body_takes_little_memory() {
+    // The memory of bodies has room for one body of the greatest size, and for nothing beside it.
+    let world = World::start_with(|settings| Settings {
+        memory_bytes: 2 << 20,
+        request_bytes_max: 1 << 20,
+        ..settings
+    })
+    .await;
+    world.create("t", 1, &[]).await;
+    let headers = [("content-encoding", "gzip"), ("content-type", "text/plain")];
+    let answer =
+        world.connect().await.ask("POST", "/topics/t/raw", &headers, &gzip(b"small")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    world.stop().await;
+}
