@@ -167,9 +167,13 @@ impl Asked<'_> {
             Some(topic) => topic,
             None => {
                 // A request without sense creates no topic.
-                job.check(&read()?)?;
+                let partition = {
+                    let drafts = read()?;
+                    job.check(&drafts)?;
+                    job.extreme_partition(&drafts)
+                };
                 let may_create = may_create(shared, self.parts, topic);
-                shared.topics.get_or_create(topic, may_create).await?
+                shared.topics.get_or_create(topic, may_create, partition).await?
             }
         };
         job.begin();

@@ -61,6 +61,13 @@ impl Job {
         check(drafts, self.given, self.wanted.pair)
     }
 
+    /// The partition that the request names and a topic has least likely: a negative one, or else the greatest.
+    pub(super) fn extreme_partition(&self, drafts: &[Draft<'_>]) -> Option<i32> {
+        let named = drafts.iter().filter_map(|draft| draft.partition).chain(self.given);
+        // As numbers without a sign, negative ones are the greatest.
+        named.max_by_key(|partition| partition.cast_unsigned())
+    }
+
     /// Sends the records in their order, or refuses them.
     pub(super) fn send(
         &self,

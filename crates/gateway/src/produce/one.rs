@@ -19,6 +19,8 @@ pub(crate) type Landing = Pin<Box<dyn Future<Output = Result<(i32, i64), ApiErro
 #[derive(Debug)]
 pub(crate) struct One {
     topic: String,
+    /// Whether the client may create the topic by its first record.
+    may_create: bool,
     pair: Pair,
 }
 
@@ -33,8 +35,8 @@ impl One {
         may_create: bool,
         pair: Pair,
     ) -> Result<One, ApiError> {
-        shared.topics.get_or_create(topic, may_create).await?;
-        Ok(One { topic: topic.to_owned(), pair })
+        shared.topics.check_writable(topic, may_create).await?;
+        Ok(One { topic: topic.to_owned(), may_create, pair })
     }
 
     pub(crate) fn topic(&self) -> &str {
@@ -43,13 +45,15 @@ impl One {
 
     /// Sends a record, or refuses it; what becomes of it is decided whether that is waited for or not.
     pub(crate) async fn send(&self, shared: &Arc<Shared>, draft: &Draft<'_>) -> Landing {
-        let topic = match shared.topics.get(&self.topic).await {
-            Ok(topic) => topic,
-            Err(error) => return refused(error),
-        };
         if let Err(error) = check_key(draft, self.pair) {
             return refused(error);
         }
+        let topics = &shared.topics;
+        let topic = topics.get_or_create(&self.topic, self.may_create, draft.partition).await;
+        let topic = match topic {
+            Ok(topic) => topic,
+            Err(error) => return refused(error),
+        };
         let drafts = std::slice::from_ref(draft);
         let slots = send_all(&shared.topics, &topic, topic.way(), drafts, None, self.pair);
         let deadline = Instant::now() + ANSWER_MAX;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use client::{Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
+use client::{Admin, Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
 use model::{ErrorCode, topic_name};
 use serving::error::{ApiError, Kind};
 use tokio::sync::{OnceCell, Semaphore};
@@ -110,18 +110,19 @@ impl Topics {
     /// # Errors
     /// The topic does not exist, is internal, or no broker answers.
     pub(crate) async fn get(&self, name: &str) -> Result<Arc<Topic>, ApiError> {
-        self.get_or_create(name, false).await
+        self.get_or_create(name, false, None).await
     }
 
     /// The topic of this name. `may_create`: whether the client may create it, if the brokers create topics that clients
-    /// write to (`auto.create.topics.enable`).
+    /// write to (`auto.create.topics.enable`). `partition`: the greatest, or impossible, partition that the client names.
     ///
     /// # Errors
-    /// The topic does not exist, is internal, or no broker answers.
+    /// The topic does not exist, is internal, or no broker answers; or a new topic would not have the partition.
     pub(crate) async fn get_or_create(
         &self,
         name: &str,
         may_create: bool,
+        partition: Option<i32>,
     ) -> Result<Arc<Topic>, ApiError> {
         if let Some(topic) = self.known(name) {
             return Ok(topic);
@@ -129,6 +130,9 @@ impl Topics {
         let found = match self.existing(name).await {
             Err(error) if may_create && error.kind == Kind::NoTopic => {
                 check_name(name)?;
+                if let Some(partition) = partition {
+                    self.check_partition(name, partition).await?;
+                }
                 in_time(self.look_up(name, true)).await?
             }
             found => found?,
@@ -140,6 +144,61 @@ impl Topics {
             return Err(ApiError::new(Kind::Forbidden, words));
         }
         in_time(self.begin(name)).await
+    }
+
+    /// Whether a topic can be written to: it exists, or the client and the brokers create it with its first record.
+    ///
+    /// # Errors
+    /// It cannot, or no broker answers.
+    pub(crate) async fn check_writable(
+        &self,
+        name: &str,
+        may_create: bool,
+    ) -> Result<(), ApiError> {
+        match self.get(name).await {
+            Err(error) if may_create && error.kind == Kind::NoTopic => {
+                check_name(name)?;
+                match self.created_partitions().await? {
+                    Some(_) => Ok(()),
+                    None => Err(error),
+                }
+            }
+            found => found.map(drop),
+        }
+    }
+
+    async fn check_partition(&self, name: &str, partition: i32) -> Result<(), ApiError> {
+        let Some(count) = self.created_partitions().await? else { return Err(no_topic(name)) };
+        if (0..count).contains(&partition) {
+            return Ok(());
+        }
+        let words = format!(
+            "topic {name:?} does not exist, and the brokers would create it with {count} partitions, counted from 0: \
+             not {partition}"
+        );
+        Err(ApiError::new(Kind::NoPartition, words))
+    }
+
+    /// Partitions of a topic that brokers create for a producer; `None`: they create none.
+    async fn created_partitions(&self) -> Result<Option<i32>, ApiError> {
+        let asked = async {
+            let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
+            if self.cluster.metadata().brokers.is_empty() {
+                self.cluster.refresh().await.map_err(|error| unavailable(&error))?;
+            }
+            let broker = self.cluster.metadata().brokers.keys().next().copied();
+            let broker = broker.ok_or_else(|| unavailable(&"no broker is known"))?;
+            let admin = Admin::new(self.cluster.clone());
+            let value = async |key| {
+                let found = admin.broker_config(broker, key).await;
+                found.map_err(|error| unavailable(&error))
+            };
+            if value("auto.create.topics.enable").await?.as_deref() != Some("true") {
+                return Ok(None);
+            }
+            Ok(value("num.partitions").await?.and_then(|count| count.parse().ok()))
+        };
+        in_time(asked).await
     }
 
     /// The topic of this name as the cluster has it now.

@@ -51,7 +51,56 @@ async fn each_way_to_write_creates_a_missing_topic_where_brokers_do() {
     for target in ["/topics/read", "/topics/read/partitions/0/records?offset=0"] {
         assert_eq!(world.connect().await.get(target).await.status, 404, "{target}");
     }
+    // Nor requests for a partition that a new topic would not have, nor streams without a record that can be read.
+    for (path, headers, body) in [
+        ("/topics/few/partitions/7".to_owned(), &[][..], v2),
+        ("/topics/few".to_owned(), &[], r#"{"records":[{"value":1},{"value":2,"partition":7}]}"#),
+        (
+            "/topics/few".to_owned(),
+            &[("idempotency-key", "few")],
+            r#"{"records":[{"value":1,"partition":7}]}"#,
+        ),
+        (
+            format!("/v3/clusters/{cluster}/topics/few/records"),
+            &[],
+            r#"{"partition_id":7,"value":{"type":"JSON","data":1}}"#,
+        ),
+    ] {
+        let answer = post(&world, &path, headers, body).await;
+        assert_eq!(
+            (answer.status, answer.json()["error_code"].as_u64()),
+            (404, Some(40402)),
+            "{path}: {answer:?}"
+        );
+    }
+    let producer = "/ws/v2/producer/persistent/public/default/silent";
+    let mut silent = WebSocket::open(world.gateway.address(), producer).await;
+    silent.say(json!({"payload": 1})).await;
+    assert_ne!(silent.text().await["result"], json!("ok"));
+    let records = format!("/v3/clusters/{cluster}/topics/stream/records");
+    let chunked = [("content-type", "application/json"), ("transfer-encoding", "chunked")];
+    for (body, status) in [("0\r\n\r\n", 404), ("4\r\n{\"a\"\r\n0\r\n\r\n", 400)] {
+        let mut connection = world.connect().await;
+        let head = format!("POST {records} HTTP/1.1\r\nhost: localhost\r\n");
+        let fields: String =
+            chunked.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        connection.send(format!("{head}{fields}\r\n{body}")).await;
+        assert_eq!(connection.answer().await.status, status, "{body:?}");
+    }
     assert_eq!(topics(&world).await, all);
+    let mut connection = world.connect().await;
+    let object = r#"{"value":{"type":"JSON","data":1}}"#;
+    let body = format!("{:x}\r\n{object}\r\n0\r\n\r\n", object.len());
+    connection
+        .send(format!(
+            "POST {records} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             transfer-encoding: chunked\r\n\r\n{body}"
+        ))
+        .await;
+    assert_eq!(connection.answer().await.status, 200);
+    while !topics(&world).await.contains(&"stream".to_owned()) {
+        tokio::task::yield_now().await;
+    }
     world.stop().await;
 }
 

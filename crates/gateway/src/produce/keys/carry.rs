@@ -80,10 +80,10 @@ pub(in crate::produce) async fn carry(
 ) -> Result<Carried, ApiError> {
     let deadline = Instant::now() + ANSWER_MAX;
     // What makes no sense takes no key.
-    let records = {
+    let (records, partition) = {
         let drafts = read()?;
         job.check(&drafts)?;
-        drafts.len()
+        (drafts.len(), job.extreme_partition(&drafts))
     };
     loop {
         let begun = shared.keys.begin(&keyed, KeptOutcomes::bytes_max(records))?;
@@ -96,7 +96,7 @@ pub(in crate::produce) async fn carry(
                 Err(_) => return Err(not_known_yet()),
             },
             Begun::First(held) => {
-                let topic = (topic, keyed.may_create);
+                let topic = (topic, keyed.may_create, partition);
                 let told = send(shared, held, topic, job, read).await?;
                 return Ok(Carried::Going { told, deadline });
             }
@@ -115,11 +115,11 @@ fn not_known_yet() -> ApiError {
 async fn send(
     shared: &Arc<Shared>,
     held: Held,
-    (topic, may_create): (&str, bool),
+    (topic, may_create, partition): (&str, bool, Option<i32>),
     job: &Arc<Job>,
     read: &Read<'_>,
 ) -> Result<oneshot::Receiver<Told>, ApiError> {
-    let topic = shared.topics.get_or_create(topic, may_create).await?;
+    let topic = shared.topics.get_or_create(topic, may_create, partition).await?;
     let way = shared.topics.patient(&topic).await?;
     let (tell, told) = oneshot::channel();
     // From here to the task nothing is awaited, so that this cannot be dropped in between.

@@ -63,12 +63,19 @@ pub(crate) async fn stream(
     }
     let cluster_id = cluster_id(shared, target.cluster).await?;
     let may_create = may_create(shared, parts, target.topic);
-    let topic = shared.topics.get_or_create(target.topic, may_create).await?;
     let pace = parts.extensions.get::<Pace>().cloned().unwrap_or_default();
-    let body = body.take().expect("the body of a request is taken once");
+    let incoming = body.take().expect("the body of a request is taken once");
+    let mut objects = Objects::new(shared, incoming, pace.clone());
+    let topic = match topic_of(shared, target.topic, may_create, &mut objects).await {
+        Ok(topic) => topic,
+        Err(error) => {
+            *body = Some(objects.into_body());
+            return Err(error);
+        }
+    };
     let (out, answer) = in_parts();
     let stream = Stream {
-        objects: Objects::new(shared, body, pace.clone()),
+        objects,
         shared: Arc::clone(shared),
         about: About::new(&cluster_id, target.topic),
         topic,
@@ -92,6 +99,29 @@ pub(crate) async fn stream(
         }
     });
     Ok(Answer::in_parts(answer))
+}
+
+/// The topic of a stream. A missing one is created when the first record is there, and can be read.
+async fn topic_of(
+    shared: &Shared,
+    name: &str,
+    may_create: bool,
+    objects: &mut Objects,
+) -> Result<Arc<Topic>, ApiError> {
+    match shared.topics.get(name).await {
+        Err(missing) if may_create && missing.kind == Kind::NoTopic => {
+            shared.topics.check_writable(name, true).await?;
+            if !objects.next().await? {
+                return Err(missing);
+            }
+            let first = record(objects.object()).map_err(|unread| match unread {
+                Unread::Malformed(why) => ApiError::new(Kind::Malformed, why),
+                Unread::Refused(why) => ApiError::new(Kind::Unprocessable, why),
+            })?;
+            shared.topics.get_or_create(name, true, first.draft.partition).await
+        }
+        found => found,
+    }
 }
 
 /// A record that waits for its acknowledgement.
