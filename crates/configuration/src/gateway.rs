@@ -99,6 +99,10 @@ pub struct Gateway {
     pub tls: Option<TlsFiles>,
     /// The key `gateway.hosts`.
     pub hosts: Vec<String>,
+    /// The key `gateway.trusted.proxies`: addresses and networks, as they were written.
+    pub trusted_proxies: Vec<String>,
+    /// Whether `gateway.trusted.proxies.header` is `forwarded`.
+    pub proxies_use_forwarded: bool,
     /// The key `gateway.cors.origins`.
     pub cors_origins: Vec<String>,
     /// The key `gateway.topic.partitioners`: rows `TOPIC=PARTITIONER`, as they were written.
@@ -174,6 +178,9 @@ impl Gateway {
             key_file: file(reading, "console.key.file"),
             tls: tls_files(reading),
             hosts: reading.get("gateway.hosts"),
+            trusted_proxies: reading.get("gateway.trusted.proxies"),
+            proxies_use_forwarded: reading.get::<String>("gateway.trusted.proxies.header")
+                == "forwarded",
             cors_origins: reading.get("gateway.cors.origins"),
             topic_partitioners: reading.get("gateway.topic.partitioners"),
             threads: reading.optional("gateway.threads"),

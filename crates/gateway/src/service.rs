@@ -51,6 +51,7 @@ pub(crate) async fn answer(
 ) -> Result<Response<Outgoing>, Box<Handover>> {
     let is_stream = is_stream(&request);
     let (mut parts, body) = request.into_parts();
+    Peer::see_through(&shared.settings.proxies, &mut parts);
     let mut body = Some(body);
     // A length beside chunks is not to be believed, and the parser has taken it away: a request in chunks is
     // the last of its connection, so that whatever follows it is never taken for a request (RFC 9112, 6.1).
@@ -406,7 +407,7 @@ async fn respond(
         Route::Ticket => who::issue(shared, parts, body).await,
         Route::LoginPage => Ok(who::login_page(shared, parameters.get("next"))),
         Route::LogIn => who::log_in(shared, parts, body).await,
-        Route::LogOut => Ok(who::log_out(shared, parts)),
+        Route::LogOut => who::log_out(shared, parts).await,
         Route::CreateTopic => admin::create_topic(shared, parts, body).await,
         Route::Distribution => distribution_of(shared, &parameters),
         Route::KeyCounts => Ok(Answer::json(shared.keys.counts())),

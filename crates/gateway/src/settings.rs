@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use client::ClusterConfig;
 use serving::choice::OfTopics;
+use serving::forwarded::TrustedProxies;
 use serving::visitors::Doorkeeper;
 
 pub use crate::events::EventSettings;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub tls: Option<Arc<Tls>>,
     /// Whether clients come by TLS alone, here or at a proxy in front: cookies are then sent over nothing else.
     pub is_secure: bool,
+    /// Proxies in front whose header names the address of the client.
+    pub proxies: TrustedProxies,
     /// Which hosts and pages are served.
     pub doorkeeper: Doorkeeper,
     /// What is shown besides, if anything.

@@ -51,6 +51,7 @@ fn gateway(bootstrap: &str) -> Gateway {
         key: None,
         tls: None,
         is_secure: false,
+        proxies: serving::forwarded::TrustedProxies::default(),
         doorkeeper: Doorkeeper::default(),
         pages: None,
     };

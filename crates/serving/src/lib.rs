@@ -1,6 +1,7 @@
 //! What a gateway in front of Kafka decides, without a socket, a clock or a thread: the partition of a record, and
 //! the broker before that ([`choice`]), whether a request with an idempotency key was seen before ([`idempotency`]),
-//! whether a request comes from a page that may send one ([`visitors`]), who there is ([`users`], [`claims`])
+//! whether a request comes from a page that may send one ([`visitors`]), the address of a client behind proxies
+//! ([`forwarded`]), who there is ([`users`], [`claims`])
 //! and what each may do ([`rights`]), how records become server-sent events and
 //! where their readers go on ([`events`]), what WebSockets carry and who has acknowledged
 //! what ([`push`]), what a failure is called ([`error`]), and what an operator is shown of a
@@ -15,6 +16,7 @@ pub mod choice;
 pub mod claims;
 pub mod error;
 pub mod events;
+pub mod forwarded;
 pub mod health;
 pub mod idempotency;
 pub mod lag;
@@ -22,5 +24,6 @@ pub mod operation;
 pub mod overview;
 pub mod push;
 pub mod rights;
+pub mod sign_outs;
 pub mod users;
 pub mod visitors;

@@ -118,7 +118,7 @@ fn is_hash(hash: &str) -> bool {
         && hash.bytes().all(|b| b.is_ascii_graphic())
 }
 
-fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 

@@ -81,6 +81,17 @@ pub(super) const KEYS: &[Key] = &[
          gateway.advertised.url: an alias of a container, or an entry of a hosts file. Requests under other names are \
          refused, because a web page may have them (DNS rebinding).",
     ),
+    Key::list("gateway.trusted.proxies", "").doc(
+        "Addresses and networks (10.0.0.0/8) of proxies in front of the gateway. Of a connection from one of them the client's \
+         address is the last one in the header gateway.trusted.proxies.header that is no trusted proxy. It counts for shares of \
+         memory and places, and for wrong passwords.",
+    ),
+    Key::string("gateway.trusted.proxies.header", "x-forwarded-for")
+        .one_of(&["x-forwarded-for", "forwarded"])
+        .doc(
+            "The header that all trusted proxies append the address of their client to. A client's own header of another name \
+             is not read.",
+        ),
     Key::list("gateway.cors.origins", "").doc(
         "Origins of web pages that may send records and read answers, such as https://app.example.org.",
     ),
@@ -132,7 +143,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::null("console.key.file", Kind::String).doc(
         "The key that signs the cookies of logins and the tickets of streams; a file that is missing is made. Gateways behind one \
-         address share it. Unset: a new key at each start, which ends all logins.",
+         address share it, and the sign-outs in FILE.signed-out beside it. Unset: a new key at each start, which ends all logins.",
     ),
     Key::null("gateway.client.sasl.jaas.config", Kind::Password).doc(
         "Who logs in at the brokers, as sasl.jaas.config of Kafka's clients: PlainLoginModule or ScramLoginModule \

@@ -168,6 +168,7 @@ pub fn open_changed(
         key: None,
         tls: None,
         is_secure: false,
+        proxies: serving::forwarded::TrustedProxies::default(),
         doorkeeper: Doorkeeper::default(),
     };
     gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), change(settings))

@@ -80,18 +80,18 @@ impl Entrants {
         self.counts.lock().expect("no code under it panics").all
     }
 
-    /// Counts a connection from this address.
+    /// Counts a connection from this address. `is_proxy`: the limit of an address is not for it.
     ///
     /// # Errors
     /// It is one too many, by this limit.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<Entered, Limit> {
+    pub(crate) fn enter(&self, address: IpAddr, is_proxy: bool) -> Result<Entered, Limit> {
         let place = Place::of(address);
         let mut counts = self.counts.lock().expect("no code under it panics");
         let here = counts.by_place.get(&place).copied().unwrap_or(0);
         if counts.all >= self.all_max {
             return Err(Limit::All(self.all_max));
         }
-        if here >= self.per_address_max {
+        if here >= self.per_address_max && !is_proxy {
             return Err(Limit::Address(self.per_address_max));
         }
         counts.all += 1;
@@ -121,13 +121,13 @@ mod tests {
     fn one_too_many_is_refused_until_another_leaves() {
         let entrants = Entrants::new(3, 2);
         let [one, two]: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
-        let first = entrants.enter(one).unwrap();
-        let _second = entrants.enter("::ffff:10.0.0.1".parse().unwrap()).unwrap();
-        assert_eq!(entrants.enter(one).unwrap_err(), Limit::Address(2));
-        let third = entrants.enter(two).unwrap();
-        assert_eq!(entrants.enter(two).unwrap_err(), Limit::All(3));
+        let first = entrants.enter(one, false).unwrap();
+        let _second = entrants.enter("::ffff:10.0.0.1".parse().unwrap(), false).unwrap();
+        assert_eq!(entrants.enter(one, false).unwrap_err(), Limit::Address(2));
+        let third = entrants.enter(two, false).unwrap();
+        assert_eq!(entrants.enter(two, false).unwrap_err(), Limit::All(3));
         drop(first);
-        assert!(entrants.enter(one).is_ok());
+        assert!(entrants.enter(one, false).is_ok());
         drop(third);
         assert!(!entrants.counts.lock().unwrap().by_place.contains_key(&Place::of(two)));
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let entrants = Entrants::new(100, 2);
-        let enter = |text: &str| entrants.enter(text.parse().unwrap());
+        let enter = |text: &str| entrants.enter(text.parse().unwrap(), false);
         let _here = [enter("2001:db8::1").unwrap(), enter("2001:db8::2:3:4:5").unwrap()];
         assert!(enter("2001:db8::7").is_err(), "the third of one network");
         assert!(enter("2001:db8:0:1::1").is_ok(), "another network");

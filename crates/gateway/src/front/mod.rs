@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use hyper::header::HOST;
 use hyper::http::request::Parts;
+use serving::forwarded::TrustedProxies;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::debug;
@@ -47,6 +48,16 @@ pub(crate) enum Handover {
 pub(crate) struct Peer(IpAddr);
 
 impl Peer {
+    /// Replaces the address of a trusted proxy by that of its client, which the proxy's header names.
+    pub(crate) fn see_through(proxies: &TrustedProxies, parts: &mut Parts) {
+        let Some(peer) = Peer::of(parts).filter(|peer| proxies.has(*peer)) else { return };
+        let values = parts.headers.get_all(proxies.header().name()).iter();
+        // What cannot be read names no address.
+        let values: Vec<&str> = values.map(|value| value.to_str().unwrap_or_default()).collect();
+        let client = proxies.client(peer, values.into_iter());
+        parts.extensions.insert(Peer(client));
+    }
+
     /// The address that a request came from; `None` if the system did not tell.
     pub(crate) fn of(parts: &Parts) -> Option<IpAddr> {
         parts.extensions.get().map(|Peer(address)| *address)
@@ -71,7 +82,9 @@ pub(crate) async fn accept_all(
     let mut begin = |stream: TcpStream| {
         // Without an address it has ended already.
         let Ok(peer) = stream.peer_addr() else { return };
-        let entered = match shared.entrants.enter(peer.ip()) {
+        // All clients of a proxy come from its address.
+        let is_proxy = shared.settings.proxies.has(peer.ip());
+        let entered = match shared.entrants.enter(peer.ip(), is_proxy) {
             Ok(entered) => entered,
             Err(limit) => {
                 shared.counts.refused.add(1);

@@ -98,7 +98,7 @@ impl Book {
 }
 
 /// What a file is told by from another one of its name: device, inode, size, time.
-type Mark = (u64, u64, u64, i64, i64);
+pub(super) type Mark = (u64, u64, u64, i64, i64);
 
 fn load(path: &Path) -> Result<(Mark, Book), BookError> {
     let file = File::open(path)?;
@@ -108,7 +108,7 @@ fn load(path: &Path) -> Result<(Mark, Book), BookError> {
     Ok((mark, Book::of(&Users::parse(&text)?)?))
 }
 
-fn mark(of: &std::fs::Metadata) -> Mark {
+pub(super) fn mark(of: &std::fs::Metadata) -> Mark {
     (of.dev(), of.ino(), of.size(), of.mtime(), of.mtime_nsec())
 }
 

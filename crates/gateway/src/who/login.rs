@@ -99,12 +99,15 @@ impl Who {
         }
     }
 
-    /// Reads the file of users again and again, so that changes reach open streams without a request.
+    /// Reads the files of users and of sign-outs again and again, so that changes reach open streams without a request.
     pub(crate) async fn follow_users(&self) {
         let Some(keeper) = &self.keeper else { return };
         loop {
             sleep(REREAD_EVERY).await;
             keeper.book().await;
+            if self.signer.follow().await {
+                self.changes.announce();
+            }
         }
     }
 }

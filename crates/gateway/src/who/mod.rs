@@ -10,6 +10,7 @@ mod login;
 mod pages;
 pub mod passwords;
 mod remembered;
+mod sign_out_file;
 mod signing;
 mod tickets;
 pub mod tokens;
@@ -165,6 +166,9 @@ impl Who {
         }
         if let Some(token) = subprotocol(headers) {
             return self.of_token(&book, token);
+        }
+        if self.cookie(headers).is_some() && self.signer.follow().await {
+            self.changes.announce();
         }
         Ok(self.of_cookie(&book, headers).unwrap_or_else(|| self.nobody.clone()))
     }

@@ -8,6 +8,7 @@ use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serving::claims::{Claims, SESSION_S, Use};
 use serving::error::{ApiError, Kind};
+use tracing::warn;
 
 use super::signing::now_s;
 use super::tokens::random;
@@ -182,15 +183,26 @@ fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> HeaderValue {
 }
 
 /// Ends a login.
-pub(crate) fn log_out(shared: &Shared, parts: &Parts) -> Answer {
+///
+/// # Errors
+/// The sign-out may not outlive this process.
+pub(crate) async fn log_out(shared: &Shared, parts: &Parts) -> Result<Answer, ApiError> {
     let now_s = now_s();
     if let Some(claims) =
-        shared.who.cookie(&parts.headers).and_then(|text| shared.who.signer.read(text, now_s))
+        shared.who.cookie(&parts.headers).and_then(|text| shared.who.signer.signed(text, now_s))
     {
-        shared.who.signer.end(&claims, now_s);
+        let ended = shared.who.signer.end(&claims, now_s).await;
         shared.who.changes.announce();
+        if let Err(error) = ended {
+            warn!(
+                "a sign-out does not reach other gateways, and not this one behind a restart: {error}"
+            );
+            let words = "you are signed out of this gateway until it restarts, and not of others: its file of sign-outs \
+                         cannot be written, and its log has the reason; sign out again";
+            return Err(ApiError::new(Kind::Unavailable, words));
+        }
     }
-    see_other(LOGIN).with(header::SET_COOKIE, set_cookie(shared, "", 0))
+    Ok(see_other(LOGIN).with(header::SET_COOKIE, set_cookie(shared, "", 0)))
 }
 
 /// Who asks, and what it may do.

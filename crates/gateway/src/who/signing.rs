@@ -1,23 +1,26 @@
 //! Cookies and tickets: claims with a signature, HMAC-SHA256 under a key that the gateways of one address share by a file, or
 //! that each makes up at its start.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::Mutex;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serving::claims::{Claims, Use};
+use serving::sign_outs::SignOuts;
+use tracing::warn;
 
+use super::book::Mark;
+use super::sign_out_file::{SignOutFile, SignOutFileError};
 use super::tokens::random;
 
-/// Sessions of one user that were ended before their time and are remembered one by one.
-const ENDED_MAX: usize = 64;
+/// How long the file of sign-outs is believed without a read.
+const FRESH: Duration = Duration::from_secs(1);
 /// Bytes of the longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
@@ -28,7 +31,11 @@ pub(super) fn now_s() -> u64 {
 
 /// What signs.
 #[derive(Clone)]
-pub struct SigningKey([u8; 32]);
+pub struct SigningKey {
+    bytes: [u8; 32],
+    /// The file that the key was read from.
+    file: Option<PathBuf>,
+}
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,12 +54,15 @@ pub enum KeyError {
         "expected 64 hexadecimal digits and nothing else; remove the file, and a new key is made"
     )]
     Content,
+    /// The file of sign-outs beside the key file cannot be used.
+    #[error("sign-outs beside the key file: {0}")]
+    SignOuts(String),
 }
 
 impl SigningKey {
     /// One that nobody knows, and that is gone with this process.
     pub fn random() -> SigningKey {
-        SigningKey(random())
+        SigningKey { bytes: random(), file: None }
     }
 
     /// The key in a file; a file that is missing is made, readable to its owner alone.
@@ -60,13 +70,20 @@ impl SigningKey {
     /// # Errors
     /// The file cannot be read or made, or has no key in it.
     pub fn of_file(path: &Path) -> Result<SigningKey, KeyError> {
+        let bytes = SigningKey::bytes_of(path)?;
+        // Sessions that were signed out must not be valid again.
+        SignOutFile::beside(path).load().map_err(|error| KeyError::SignOuts(error.to_string()))?;
+        Ok(SigningKey { bytes, file: Some(path.to_owned()) })
+    }
+
+    fn bytes_of(path: &Path) -> Result<[u8; 32], KeyError> {
         let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         match made {
             Ok(mut file) => {
                 let key = random::<32>();
                 file.write_all(format!("{}\n", serving::users::hex(&key)).as_bytes())?;
                 file.sync_all()?;
-                return Ok(SigningKey(key));
+                return Ok(key);
             }
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
             Err(cause) => return Err(cause.into()),
@@ -80,53 +97,37 @@ impl SigningKey {
             *byte =
                 pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(KeyError::Content)?;
         }
-        Ok(SigningKey(key))
+        Ok(key)
     }
 }
 
 /// Signs, and believes what it has signed.
 pub(super) struct Signer {
     key: hmac::Key,
-    /// What was ended, by user.
-    ended: Mutex<HashMap<String, Ended>>,
+    ended: Mutex<SignOuts>,
+    /// Where sign-outs outlive this process; `None` for a key that does not.
+    file: Option<SignOutFile>,
+    /// The last read of the file.
+    followed: tokio::sync::Mutex<Followed>,
 }
 
-/// Sessions of a user that were ended before their time.
-///
-/// Of somebody who logs in and out all day not every session is remembered: as all last equally long, those that began before one that is
-/// forgotten are void with it. So what was ended stays so, and a user can void no sessions but its own.
-#[derive(Debug, Default)]
-struct Ended {
-    /// Each, with when it would have ended by itself. Invariant: at most [`ENDED_MAX`].
-    sessions: Vec<(u128, u64)>,
-    /// Sessions that would end by themselves until then are void.
-    before_s: u64,
-}
-
-impl Ended {
-    fn end(&mut self, id: u128, expires_s: u64, now_s: u64) {
-        self.sessions.retain(|(_, expires_s)| *expires_s > now_s);
-        self.sessions.push((id, expires_s));
-        if self.sessions.len() > ENDED_MAX {
-            let oldest = self.sessions.iter().map(|(_, expires_s)| *expires_s).min();
-            self.before_s = self.before_s.max(oldest.unwrap_or(0));
-            self.sessions.retain(|(_, expires_s)| *expires_s > self.before_s);
-        }
-    }
-
-    fn has(&self, id: u128, expires_s: u64) -> bool {
-        expires_s <= self.before_s || self.sessions.iter().any(|(ended, _)| *ended == id)
-    }
-
-    /// Whether all that it remembers has ended by itself.
-    fn is_over(&self, now_s: u64) -> bool {
-        self.before_s <= now_s && self.sessions.iter().all(|(_, expires_s)| *expires_s <= now_s)
-    }
+/// The last read of the file of sign-outs.
+#[derive(Default)]
+struct Followed {
+    at: Option<Instant>,
+    mark: Option<Option<Mark>>,
+    /// The failure that was reported last.
+    reported: Option<String>,
 }
 
 impl Signer {
     pub(super) fn new(key: &SigningKey) -> Signer {
-        Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &key.0), ended: Mutex::default() }
+        Signer {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &key.bytes),
+            ended: Mutex::default(),
+            file: key.file.as_deref().map(SignOutFile::beside),
+            followed: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The claims with their signature, in characters that may stand in a cookie and in an address.
@@ -138,28 +139,86 @@ impl Signer {
 
     /// The claims of a text that was signed here and is not void; `None` for any other.
     pub(super) fn read(&self, text: &str, now_s: u64) -> Option<Claims> {
+        self.signed(text, now_s).filter(|claims| {
+            claims.good_for != Use::Session
+                || !self.is_ended(&claims.user, claims.id, claims.expires_s)
+        })
+    }
+
+    /// The same, of sessions that were ended before their time, too.
+    pub(super) fn signed(&self, text: &str, now_s: u64) -> Option<Claims> {
         let (body, tag) = text.split_once('.').filter(|_| text.len() <= TEXT_BYTES_MAX)?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.key, body.as_bytes(), &tag).ok()?;
         let body = String::from_utf8(URL_SAFE_NO_PAD.decode(body).ok()?).ok()?;
-        let claims = Claims::parse(&body)?;
-        let is_ended = claims.good_for == Use::Session
-            && self.is_ended(&claims.user, claims.id, claims.expires_s);
-        (!claims.is_void_at(now_s) && !is_ended).then_some(claims)
+        Claims::parse(&body).filter(|claims| !claims.is_void_at(now_s))
+    }
+
+    fn ended(&self) -> MutexGuard<'_, SignOuts> {
+        self.ended.lock().expect("no code under it panics")
     }
 
     /// Whether a session was ended before its time.
     pub(super) fn is_ended(&self, user: &str, id: u128, expires_s: u64) -> bool {
-        let ended = self.ended.lock().expect("no code under it panics");
-        ended.get(user).is_some_and(|ended| ended.has(id, expires_s))
+        self.ended().has(user, id, expires_s)
     }
 
-    /// From now on the session is void, in this process.
-    pub(super) fn end(&self, claims: &Claims, now_s: u64) {
-        let mut ended = self.ended.lock().expect("no code under it panics");
-        ended.retain(|_, ended| !ended.is_over(now_s));
-        let of_user = ended.entry(claims.user.clone()).or_default();
-        of_user.end(claims.id, claims.expires_s, now_s);
+    /// From now on the session is void: in this process at once, and in those that share the key file within a second.
+    ///
+    /// # Errors
+    /// The file cannot be written: the session is void in this process only.
+    pub(super) async fn end(&self, claims: &Claims, now_s: u64) -> Result<(), String> {
+        let mut one = SignOuts::default();
+        one.sign_out(&claims.user, claims.id, claims.expires_s, now_s);
+        self.ended().sign_out(&claims.user, claims.id, claims.expires_s, now_s);
+        let Some(file) = self.file.clone() else { return Ok(()) };
+        let path = file.path().display().to_string();
+        let added = tokio::task::spawn_blocking(move || file.add(&one)).await;
+        let all = match added {
+            Ok(added) => added.map_err(|error| format!("cannot write {path}: {error}"))?,
+            Err(_) => return Err(format!("cannot write {path}: the gateway stops")),
+        };
+        self.ended().merge(&all);
+        Ok(())
+    }
+
+    /// Reads the file of sign-outs if the last read is a second old and the file has changed. Returns whether there are new
+    /// ones.
+    pub(super) async fn follow(&self) -> bool {
+        let Some(file) = self.file.clone() else { return false };
+        let mut followed = self.followed.lock().await;
+        if followed.at.is_some_and(|at| at.elapsed() < FRESH) {
+            return false;
+        }
+        let before = followed.mark;
+        let path = file.path().display().to_string();
+        let found = tokio::task::spawn_blocking(move || {
+            if before == Some(file.mark()?) {
+                return Ok(None);
+            }
+            file.load().map(Some)
+        });
+        let found: Result<_, SignOutFileError> = match found.await {
+            Ok(found) => found,
+            Err(_) => return false,
+        };
+        followed.at = Some(Instant::now());
+        match found {
+            Ok(None) => false,
+            Ok(Some((mark, all))) => {
+                (followed.mark, followed.reported) = (Some(mark), None);
+                self.ended().merge(&all);
+                true
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if followed.reported.as_ref() != Some(&error) {
+                    warn!("cannot read sign-outs of other gateways from {path}: {error}");
+                    followed.reported = Some(error);
+                }
+                false
+            }
+        }
     }
 }
 
@@ -172,8 +231,8 @@ mod tests {
         Claims { good_for, expires_s: 1000, id: 7, stamp: 9, user: "alice".to_owned() }
     }
 
-    #[test]
-    fn one_bit_off_is_not_believed() {
+    #[tokio::test]
+    async fn one_bit_off_is_not_believed() {
         let signer = Signer::new(&SigningKey::random());
         let text = signer.sign(&claims());
         assert_eq!(signer.read(&text, 999), Some(claims()));
@@ -189,39 +248,42 @@ mod tests {
             assert_eq!(signer.read(&text[..at], 0), None, "cut at {at}");
         }
         assert_eq!(Signer::new(&SigningKey::random()).read(&text, 0), None, "another key");
-        signer.end(&claims(), 0);
+        signer.end(&claims(), 0).await.unwrap();
         assert_eq!(signer.read(&text, 0), Some(claims()), "tickets are not logins");
     }
 
-    #[test]
-    fn a_session_that_was_ended_stays_so_however_many_are() {
-        let signer = Signer::new(&SigningKey::random());
-        let session = |user: &str, id: u128, expires_s: u64| Claims {
-            good_for: Use::Session,
-            id,
-            expires_s,
-            user: user.to_owned(),
-            ..claims()
-        };
-        let is_believed = |session: &Claims| signer.read(&signer.sign(session), 0).is_some();
-        let others = session("bob", 1, 500);
-        let kept = session("alice", 999_999, 11_000);
-        // All of them within a second, and one after the other.
-        for (count, expires_s) in
-            [(5_000, |_| 600), (5_000, |id: u64| 1_000 + id)] as [(u64, fn(u64) -> u64); 2]
-        {
-            let made: Vec<_> =
-                (0..count).map(|id| session("alice", id.into(), expires_s(id))).collect();
-            for session in &made {
-                signer.end(session, 0);
-                assert!(!is_believed(session));
+    fn session(id: u128) -> Claims {
+        Claims { good_for: Use::Session, id, ..claims() }
+    }
+
+    #[tokio::test]
+    async fn sign_outs_reach_signers_of_one_key_file_and_outlive_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let signer = || Signer::new(&SigningKey::of_file(&path).unwrap());
+        let (one, other) = (signer(), signer());
+        other.follow().await;
+        one.end(&session(1), 0).await.unwrap();
+        other.end(&session(2), 0).await.unwrap();
+        let is_valid = |signer: &Signer, id| signer.read(&signer.sign(&session(id)), 0).is_some();
+        let both = async {
+            while is_valid(&one, 2) || is_valid(&other, 1) {
+                one.follow().await;
+                other.follow().await;
+                tokio::task::yield_now().await;
             }
-            assert!(made.iter().all(|session| !is_believed(session)));
-            assert!(is_believed(&kept) && is_believed(&others));
-            assert!(signer.ended.lock().unwrap()["alice"].sessions.len() <= ENDED_MAX);
-        }
-        signer.end(&others, 20_000);
-        assert_eq!(signer.ended.lock().unwrap().len(), 1, "what is over is not remembered");
+        };
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("each has both");
+        drop((one, other));
+        let later = signer();
+        later.follow().await;
+        assert_eq!([1, 2, 3].map(|id| is_valid(&later, id)), [false, false, true]);
+        // A damaged file makes nothing valid again.
+        let file = SignOutFile::beside(&path);
+        std::fs::write(file.path(), "highwater sign-outs 1\n").unwrap();
+        assert!(matches!(SigningKey::of_file(&path), Err(KeyError::SignOuts(_))));
+        assert!(later.end(&session(3), 0).await.unwrap_err().contains("damaged"));
+        assert!(!is_valid(&later, 3), "in this process it is void");
     }
 
     #[test]
@@ -229,7 +291,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         let first = SigningKey::of_file(&path).unwrap();
-        assert_eq!(first.0, SigningKey::of_file(&path).unwrap().0);
+        assert_eq!(first.bytes, SigningKey::of_file(&path).unwrap().bytes);
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
         assert_eq!(mode & 0o777, 0o600);
         let whole = std::fs::read_to_string(&path).unwrap();

@@ -64,6 +64,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         key: None,
         tls: None,
         is_secure: false,
+        proxies: serving::forwarded::TrustedProxies::default(),
         doorkeeper: Doorkeeper::default(),
         pages: None,
     }

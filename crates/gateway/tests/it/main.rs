@@ -21,6 +21,7 @@ mod openapi;
 mod pages;
 mod patterns;
 mod producing;
+mod proxies;
 mod pushing;
 mod reading;
 mod refusing;

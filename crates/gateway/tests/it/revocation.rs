@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::fixture::{PATIENCE, World};
+use crate::fixture::{self, PATIENCE, World};
 use crate::http::Connection;
 
 const PASSWORD: &str = "correct horse: battery";
@@ -247,5 +247,47 @@ async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing(
     // Within 5 s. Clients with a login have 30 s to take something.
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     drop(stream);
+    world.stop().await;
+}
+
+/// The status of a request for the users' own page with a cookie, at another gateway, whose name the header `Host` is.
+async fn name_by(gateway: &gateway::Gateway, cookie: &str) -> serde_json::Value {
+    let mut connection = Connection::open(gateway.address()).await;
+    let (name, value) = cookie.split_once(": ").unwrap();
+    connection.ask("GET", "/api/v1/me", &[(name, value)], b"").await.json()["user"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_out_reaches_gateways_with_the_key_file_and_outlives_a_restart() {
+    let book = Book::new();
+    let key_file = book.dir.path().join("key");
+    let change = |settings| gateway::Settings {
+        users_file: Some(book.file()),
+        key: Some(gateway::SigningKey::of_file(&key_file).unwrap()),
+        ..settings
+    };
+    let world = World::start_with(change).await;
+    world.create("t", 1, &[]).await;
+    let another = || fixture::open(change(fixture::settings(&world.broker_address())));
+    let other = another();
+    let (out, stays) = (cookie(&world, "stays").await, cookie(&world, "stays").await);
+    assert_eq!(name_by(&other, &out).await, "stays", "the gateways share the key");
+    // A stream at the other gateway, which has no other request.
+    let mut stream = TcpStream::connect(other.address()).await.unwrap();
+    let head = format!("GET /topics/t/events HTTP/1.1\r\nhost: localhost\r\n{out}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut status)).await.expect("an answer").unwrap();
+    assert_eq!(&status[9..], b"200");
+    sign_out(&world, &out).await;
+    until_closed(stream, "the stream at the other gateway").await;
+    // It has read the file, or the stream would be open.
+    let restarted = another();
+    for gateway in [&world.gateway, &other, &restarted] {
+        assert_eq!(name_by(gateway, &out).await, serde_json::Value::Null);
+        assert_eq!(name_by(gateway, &stays).await, "stays");
+    }
+    other.stop().await;
+    restarted.stop().await;
     world.stop().await;
 }

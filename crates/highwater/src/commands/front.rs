@@ -12,8 +12,9 @@ use gateway::{
     Access, Door, EventSettings, Inside, InstanceSettings, Making, Pages, Settings, SigningKey, Tls,
 };
 use serving::choice::{OfTopics, Pair, Row};
+use serving::forwarded::{ForwardingHeader, TrustedProxies};
 use serving::operation::{By, NewRecord};
-use serving::visitors::Doorkeeper;
+use serving::visitors::{Doorkeeper, check_host};
 use tracing::warn;
 
 use super::start::in_url;
@@ -52,6 +53,7 @@ pub struct Keys {
     signing: Option<SigningKey>,
     tls: Option<Arc<Tls>>,
     partitioners: OfTopics,
+    proxies: TrustedProxies,
 }
 
 /// Reads what must be usable at the start: the file of users, the key for cookies, the certificate and its key, the topics'
@@ -62,7 +64,26 @@ pub fn keys(gateway: &Gateway) -> Result<Keys, Failure> {
         let detail = format!("gateway.topic.partitioners: {error}");
         Failure::new("the configuration cannot be used").detail(detail)
     })?;
-    Ok(Keys { signing: who(gateway)?, tls: tls(gateway)?.map(Arc::new), partitioners })
+    for host in &gateway.hosts {
+        check_host(host).map_err(|error| {
+            Failure::new("the configuration cannot be used")
+                .detail(format!("gateway.hosts: {error}"))
+        })?;
+    }
+    let proxies = proxies(gateway)?;
+    Ok(Keys { signing: who(gateway)?, tls: tls(gateway)?.map(Arc::new), partitioners, proxies })
+}
+
+fn proxies(gateway: &Gateway) -> Result<TrustedProxies, Failure> {
+    let header = match gateway.proxies_use_forwarded {
+        true => ForwardingHeader::Forwarded,
+        false => ForwardingHeader::XForwardedFor,
+    };
+    let rows = gateway.trusted_proxies.iter().map(String::as_str);
+    TrustedProxies::read(rows, header).map_err(|error| {
+        let detail = format!("gateway.trusted.proxies: {error}");
+        Failure::new("the configuration cannot be used").detail(detail)
+    })
 }
 
 fn tls(gateway: &Gateway) -> Result<Option<Tls>, Failure> {
@@ -146,8 +167,10 @@ pub fn settings(
     log_dir: Option<&Path>,
     keys: Keys,
 ) -> Settings {
-    // Only this machine's own users come in there, unless something stands in front; with users it is said who may.
-    let is_own = address.ip().to_canonical().is_loopback() && gateway.users_file.is_none();
+    // Only this machine's own users come in there, unless a proxy is in front; with users it is said who may.
+    let is_own = address.ip().to_canonical().is_loopback()
+        && gateway.users_file.is_none()
+        && keys.proxies.is_empty();
     let access = match gateway.anonymous {
         _ if is_own => Access::Everything,
         Anonymous::Nothing => Access::Health,
@@ -186,6 +209,7 @@ pub fn settings(
         is_secure: keys.tls.is_some()
             || gateway.advertised_url.as_deref().is_some_and(|url| url.starts_with("https://")),
         tls: keys.tls,
+        proxies: keys.proxies,
         doorkeeper: Doorkeeper::new(
             gateway.advertised_url.as_deref(),
             gateway.cors_origins.iter().map(String::as_str),

@@ -1,0 +1,245 @@
+//! The address of a client behind proxies, from the header that they add it to: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
+//!
+//! A client may send such a header as well. Each proxy appends the address that it was reached from, so the last entries are
+//! those of trusted proxies, and the first one from the end that is no trusted proxy is the client. Entries before that one
+//! are claims of the client.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// Addresses of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network {
+    /// IPv4 addresses in their form of IPv6.
+    first: u128,
+    /// Bits that all addresses share, of 128.
+    bits: u32,
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Network> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u32 = bits.map_or(Ok(bits_max), str::parse).ok()?;
+        let bits = (bits <= bits_max).then_some(bits + 128 - bits_max)?;
+        let network = Network { first: number(address), bits };
+        (network.first & !network.mask() == 0).then_some(network)
+    }
+
+    fn mask(&self) -> u128 {
+        u128::MAX.checked_shl(128 - self.bits).unwrap_or(0)
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        number(address) & self.mask() == self.first
+    }
+}
+
+/// The header that trusted proxies append addresses to. They pass any other one on as a client sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardingHeader {
+    /// `X-Forwarded-For`: addresses with commas between them.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239): the parameter `for` of each element.
+    Forwarded,
+}
+
+impl ForwardingHeader {
+    /// The name of the header, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ForwardingHeader::XForwardedFor => "x-forwarded-for",
+            ForwardingHeader::Forwarded => "forwarded",
+        }
+    }
+
+    /// The address of one entry.
+    fn address(self, entry: &str) -> Option<IpAddr> {
+        let entry = entry.trim();
+        match self {
+            ForwardingHeader::XForwardedFor => address(entry),
+            ForwardingHeader::Forwarded => {
+                let mut pairs = entry.split(';').filter_map(|pair| pair.trim().split_once('='));
+                let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"))?;
+                let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+                address(quoted.unwrap_or(value))
+            }
+        }
+    }
+}
+
+/// An address, perhaps with a port or in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|with_port| with_port.ip());
+    let address: IpAddr = text.parse().ok().or_else(bracketed).or_else(with_port)?;
+    Some(address.to_canonical())
+}
+
+/// A value that is no list of addresses and networks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidNetwork(String);
+
+impl fmt::Display for InvalidNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InvalidNetwork(text) = self;
+        write!(
+            f,
+            "{text:?}: expected an address, or a network whose address has no bits behind its prefix, such as \
+             10.0.0.0/8"
+        )
+    }
+}
+
+impl std::error::Error for InvalidNetwork {}
+
+/// Proxies whose header is believed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TrustedProxies {
+    networks: Vec<Network>,
+    header: ForwardingHeader,
+}
+
+impl TrustedProxies {
+    /// Reads addresses and networks (CIDR).
+    ///
+    /// # Errors
+    /// An item is neither.
+    pub fn read<'a>(
+        items: impl IntoIterator<Item = &'a str>,
+        header: ForwardingHeader,
+    ) -> Result<TrustedProxies, InvalidNetwork> {
+        let network = |item: &str| {
+            Network::parse(item.trim()).ok_or_else(|| InvalidNetwork(item.trim().to_owned()))
+        };
+        let networks = items.into_iter().map(network).collect::<Result<_, _>>()?;
+        Ok(TrustedProxies { networks, header })
+    }
+
+    /// Whether no proxy is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
+    /// Whether the address is one of a trusted proxy.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.has(address))
+    }
+
+    /// The header that is believed.
+    pub fn header(&self) -> ForwardingHeader {
+        self.header
+    }
+
+    /// The address of the client. `peer`: the address that the connection came from. `values`: those of the header, in their
+    /// order; an unreadable value is empty. Where an entry has no address, the client is the proxy that wrote it.
+    pub fn client<'a>(
+        &self,
+        peer: IpAddr,
+        values: impl DoubleEndedIterator<Item = &'a str>,
+    ) -> IpAddr {
+        let mut client = peer;
+        // A comma within quotes is in no address: such an entry has none.
+        for entry in values.rev().flat_map(|value| value.rsplit(',')) {
+            if !self.has(client) {
+                break;
+            }
+            let Some(before) = self.header.address(entry) else { break };
+            client = before;
+        }
+        client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn proxies(header: ForwardingHeader) -> TrustedProxies {
+        TrustedProxies::read(["10.0.0.0/8", "127.0.0.1", " 2001:db8::/32"], header).unwrap()
+    }
+
+    #[test]
+    fn the_client_is_the_last_address_that_is_no_trusted_proxy() {
+        let trusted = proxies(ForwardingHeader::XForwardedFor);
+        for (peer, values, client) in [
+            // Whoever is no proxy is the client, whatever it sends.
+            ("198.51.100.1", &["203.0.113.9"][..], "198.51.100.1"),
+            ("198.51.100.1", &["10.1.1.1, 127.0.0.1"], "198.51.100.1"),
+            ("127.0.0.1", &[], "127.0.0.1"),
+            ("127.0.0.1", &["203.0.113.9"], "203.0.113.9"),
+            ("::ffff:127.0.0.1", &["203.0.113.9"], "203.0.113.9"),
+            // What the client claims stands before what the proxies say.
+            ("127.0.0.1", &["1.2.3.4, 203.0.113.9"], "203.0.113.9"),
+            ("127.0.0.1", &["1.2.3.4, 203.0.113.9, 10.0.0.7"], "203.0.113.9"),
+            ("10.9.9.9", &["1.2.3.4", "203.0.113.9", "10.0.0.7,10.0.0.8"], "203.0.113.9"),
+            ("127.0.0.1", &["10.0.0.1, 10.0.0.2"], "10.0.0.1"),
+            // With ports, in brackets, mapped.
+            ("127.0.0.1", &["203.0.113.9:4711"], "203.0.113.9"),
+            ("127.0.0.1", &["[2001:dead::9]:4711"], "2001:dead::9"),
+            ("127.0.0.1", &["[2001:dead::9]"], "2001:dead::9"),
+            ("2001:db8::1", &["2001:dead::9"], "2001:dead::9"),
+            ("127.0.0.1", &["::ffff:203.0.113.9"], "203.0.113.9"),
+            // A proxy that names no address is all that is known.
+            ("127.0.0.1", &["203.0.113.9, unknown"], "127.0.0.1"),
+            ("127.0.0.1", &["203.0.113.9, 10.0.0.3, "], "127.0.0.1"),
+            ("127.0.0.1", &["203.0.113.9, nobody, 10.0.0.3"], "10.0.0.3"),
+        ] {
+            assert_eq!(
+                trusted.client(ip(peer), values.iter().copied()),
+                ip(client),
+                "{peer} {values:?}"
+            );
+        }
+        let none = TrustedProxies::default();
+        assert_eq!(none.client(ip("127.0.0.1"), ["1.2.3.4"].into_iter()), ip("127.0.0.1"));
+    }
+
+    #[test]
+    fn the_standard_header_is_read_by_its_parameter() {
+        let trusted = proxies(ForwardingHeader::Forwarded);
+        for (value, client) in [
+            ("for=203.0.113.9", "203.0.113.9"),
+            ("for=1.2.3.4, For=\"203.0.113.9:80\";proto=https;by=10.0.0.1", "203.0.113.9"),
+            ("proto=https; for=\"[2001:dead::9]:80\"", "2001:dead::9"),
+            ("for=203.0.113.9, for=10.0.0.2", "203.0.113.9"),
+            ("for=_hidden", "127.0.0.1"),
+            ("for=\"203.0.113.9", "127.0.0.1"),
+            ("by=203.0.113.9", "127.0.0.1"),
+            // A client cannot hide behind a quote that it leaves open.
+            ("for=\"1.2.3.4, for=203.0.113.9", "203.0.113.9"),
+        ] {
+            assert_eq!(trusted.client(ip("127.0.0.1"), [value].into_iter()), ip(client), "{value}");
+        }
+    }
+
+    #[test]
+    fn networks_are_read_with_their_prefix() {
+        for bad in
+            ["", "a", "10.0.0.1/8", "10.0.0.0/33", "::1/129", "10.0.0.0/", "10.0.0.0/x", "::1%lo"]
+        {
+            let read = TrustedProxies::read([bad], ForwardingHeader::default());
+            assert!(read.unwrap_err().to_string().contains("10.0.0.0/8"), "{bad}");
+        }
+        let all = TrustedProxies::read(["0.0.0.0/0"], ForwardingHeader::default()).unwrap();
+        assert!(all.has(ip("203.0.113.9")) && !all.has(ip("2001:db8::1")));
+        let all = TrustedProxies::read(["::/0"], ForwardingHeader::default()).unwrap();
+        assert!(all.has(ip("203.0.113.9")) && all.has(ip("2001:db8::1")));
+    }
+}
