@@ -151,14 +151,28 @@ fn write(
     let text_bytes_max = charge.limit_bytes();
     let mut page =
         Page::new(portion.format.embedded, RECORDS_MAX, portion.bytes_max, text_bytes_max);
+    let mut refused = None;
     for one in fetched {
-        let next = page.take(&one)?;
+        let next = match page.take(&one) {
+            Ok(next) => next,
+            // Records of other partitions need not wait for a client that steps over this one.
+            Err(error) if error.kind == Kind::NotAcceptable => {
+                refused.get_or_insert(error);
+                one.fetch_offset
+            }
+            Err(error) => return Err(error),
+        };
         if next != one.next_offset {
             rewind(consumer, [(one.partition, next)]);
         }
     }
     if page.is_empty() {
-        return Ok(None);
+        return match refused {
+            Some(ApiError { kind, message }) => {
+                Err(ApiError::new(kind, format!("{message} (POST …/positions)")))
+            }
+            None => Ok(None),
+        };
     }
     charge.hold(page.finish().into_bytes()).map(Some)
 }

@@ -103,7 +103,11 @@ impl Page {
             let place = format!("{partition}, offset {}", record.offset);
             return match why {
                 NotWritten::Form(why) => {
-                    Err(ApiError::new(Kind::NotAcceptable, format!("{place}: {why}")))
+                    let behind = record.offset.0 + 1;
+                    let words = format!(
+                        "{place}: {why}; read it in another form, or continue behind it at offset {behind}"
+                    );
+                    Err(ApiError::new(Kind::NotAcceptable, words))
                 }
                 NotWritten::Size(_) if !self.is_empty() => Ok(ControlFlow::Break(())),
                 NotWritten::Size(bytes) => {

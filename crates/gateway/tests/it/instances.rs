@@ -467,3 +467,41 @@ async fn a_broker_that_is_gone_keeps_no_request_waiting_for_ever() {
     assert_eq!(timeout(PATIENCE, one.delete("")).await, Ok(204));
     timeout(PATIENCE, gateway.stop()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_the_format_lacks_stops_its_partition_until_it_is_stepped_over() {
+    let world = World::start().await;
+    world.create("t", 2, &[]).await;
+    world.fill("t", 0, ["hello".to_owned(), r#"{"good":0}"#.to_owned()]).await;
+    world.fill("t", 1, [r#"{"good":1}"#.to_owned(), r#"{"good":2}"#.to_owned()]).await;
+    let mut connection = world.connect().await;
+    let body = TEXT.replace("NAME", "one").replace("text", "json");
+    assert_eq!(connection.post("/consumers/g", V2, body).await.status, 200);
+    let mut one = One { connection, path: "/consumers/g/instances/one".to_owned() };
+    let both = r#"{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}"#;
+    one.done("assignments", both).await;
+    one.done("positions/beginning", both).await;
+    // Whether both partitions come with one fetch or not.
+    let (mut read, mut refusals) = (Vec::new(), Vec::new());
+    let reading = async {
+        while read.len() < 2 || refusals.len() < 2 {
+            let answer = one.get("records?timeout=500").await;
+            match answer.status {
+                200 => read.extend(answer.json().as_array().unwrap().clone()),
+                _ => refusals.push(answer),
+            }
+        }
+    };
+    timeout(PATIENCE, reading).await.expect("the other partition is read");
+    assert_eq!(read.iter().map(|one| &one["value"]["good"]).collect::<Vec<_>>(), [1, 2]);
+    for refused in &refusals {
+        assert_eq!(refused.status, 406, "{refused:?}");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("t-0, offset 0"), "{message}");
+        assert!(message.contains("at offset 1 (POST"), "{message}");
+    }
+    one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":1}]}"#).await;
+    let behind = one.get("records?timeout=30000").await;
+    assert_eq!(behind.json()[0]["value"], json!({"good": 0}), "{behind:?}");
+    world.stop().await;
+}
