@@ -1,7 +1,7 @@
 //! The address of a client behind proxies, from the header that they add it to: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
 //!
 //! A client may send such a header as well. Each proxy appends the address that it was reached from, so the last entries are
-//! those of trusted proxies, and the first one from the end that is no trusted proxy is the client. Entries before that one
+//! those of trusted proxies, and the last one that belongs to no trusted proxy is the client. Entries before that one
 //! are claims of the client.
 
 use std::fmt;
@@ -88,7 +88,7 @@ fn address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A value that is no list of addresses and networks.
+/// An item that is neither an address nor a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidNetwork(String);
 
@@ -176,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_address_that_is_no_trusted_proxy() {
+    fn the_client_is_the_last_untrusted_address() {
         let trusted = proxies(ForwardingHeader::XForwardedFor);
         for (peer, values, client) in [
-            // Whoever is no proxy is the client, whatever it sends.
+            // An untrusted peer is the client, with any header.
             ("198.51.100.1", &["203.0.113.9"][..], "198.51.100.1"),
             ("198.51.100.1", &["10.1.1.1, 127.0.0.1"], "198.51.100.1"),
             ("127.0.0.1", &[], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.9"], "203.0.113.9"),
             ("::ffff:127.0.0.1", &["203.0.113.9"], "203.0.113.9"),
-            // What the client claims stands before what the proxies say.
+            // Claims of the client come before the entries of proxies.
             ("127.0.0.1", &["1.2.3.4, 203.0.113.9"], "203.0.113.9"),
             ("127.0.0.1", &["1.2.3.4, 203.0.113.9, 10.0.0.7"], "203.0.113.9"),
             ("10.9.9.9", &["1.2.3.4", "203.0.113.9", "10.0.0.7,10.0.0.8"], "203.0.113.9"),
@@ -199,7 +199,7 @@ mod tests {
             // A proxy that names no address is all that is known.
             ("127.0.0.1", &["203.0.113.9, unknown"], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.9, 10.0.0.3, "], "127.0.0.1"),
-            ("127.0.0.1", &["203.0.113.9, nobody, 10.0.0.3"], "10.0.0.3"),
+            ("127.0.0.1", &["203.0.113.9, absent, 10.0.0.3"], "10.0.0.3"),
         ] {
             assert_eq!(
                 trusted.client(ip(peer), values.iter().copied()),

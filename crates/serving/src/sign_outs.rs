@@ -1,7 +1,7 @@
-//! Sessions that were signed out before their end, and the file by which gateways with one key share them.
+//! Sessions that were signed out before their end, and the file that gateways with one key share.
 //!
-//! Few sessions of one user are kept one by one. As all sessions last equally long, those that began before one that is
-//! dropped are void with it: a session that was signed out stays so, and a user voids no sessions but its own.
+//! Few sessions of one user are kept one by one. All sessions last equally long, so sessions older than a dropped one are
+//! void with it: a session that was signed out stays so, and a user voids no sessions but its own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ const SESSIONS_MAX: usize = 64;
 pub const FILE_BYTES_MAX: usize = 64 << 20;
 const FIRST_LINE: &str = "highwater sign-outs 1";
 
-/// The text is no file of sign-outs, or is not whole.
+/// The text is cut, damaged or of another file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "file of sign-outs is cut, damaged or edited by hand; remove it and the key file beside it, so that sessions that were \
@@ -80,7 +80,7 @@ impl SignOuts {
         }
     }
 
-    /// Users of whom sessions are kept.
+    /// Users with sessions that were signed out.
     pub fn user_count(&self) -> usize {
         self.users.len()
     }
@@ -103,7 +103,7 @@ impl SignOuts {
     /// Reads a file.
     ///
     /// # Errors
-    /// The text is no file of sign-outs, or is not whole.
+    /// The text is cut, damaged or of another file.
     pub fn parse(text: &str) -> Result<SignOuts, DamagedSignOuts> {
         SignOuts::read(text).ok_or(DamagedSignOuts)
     }

@@ -83,7 +83,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::list("gateway.trusted.proxies", "").doc(
         "Addresses and networks (10.0.0.0/8) of proxies in front of the gateway. Of a connection from one of them the client's \
-         address is the last one in the header gateway.trusted.proxies.header that is no trusted proxy. It counts for shares of \
+         address is the last one in the header gateway.trusted.proxies.header that belongs to none of them. It counts for shares of \
          memory and places, and for wrong passwords.",
     ),
     Key::string("gateway.trusted.proxies.header", "x-forwarded-for")

@@ -52,7 +52,7 @@ impl Peer {
     pub(crate) fn see_through(proxies: &TrustedProxies, parts: &mut Parts) {
         let Some(peer) = Peer::of(parts).filter(|peer| proxies.has(*peer)) else { return };
         let values = parts.headers.get_all(proxies.header().name()).iter();
-        // What cannot be read names no address.
+        // An unreadable value names no address.
         let values: Vec<&str> = values.map(|value| value.to_str().unwrap_or_default()).collect();
         let client = proxies.client(peer, values.into_iter());
         parts.extensions.insert(Peer(client));

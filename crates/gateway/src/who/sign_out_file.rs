@@ -33,7 +33,7 @@ impl SignOutFile {
         &self.0
     }
 
-    /// The file's mark; `None` if there is no file.
+    /// The file's mark; `None` without a file.
     pub(super) fn mark(&self) -> io::Result<Option<Mark>> {
         match std::fs::metadata(&self.0) {
             Ok(found) => Ok(Some(mark(&found))),
@@ -42,7 +42,7 @@ impl SignOutFile {
         }
     }
 
-    /// Reads the file; without one there are no sign-outs.
+    /// Reads the file; a missing one is empty.
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.

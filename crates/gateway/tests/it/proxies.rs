@@ -40,7 +40,7 @@ async fn wrong_passwords_count_for_the_client_behind_a_proxy() {
         for _ in 0..GUESSES {
             assert_eq!(guess(&mut connection, (header.name(), one)).await, 401);
         }
-        // Whatever the client writes before what the proxy writes.
+        // The client's own entry comes before the proxy's.
         let claimed = format!("{another}, {one}");
         // Each of them may take so long that the next guess is due.
         let is_limited = async |connection: &mut Connection, value: &str| {
@@ -52,7 +52,7 @@ async fn wrong_passwords_count_for_the_client_behind_a_proxy() {
             false
         };
         assert!(is_limited(&mut connection, one).await);
-        assert!(is_limited(&mut connection, &claimed).await, "a claim is no address");
+        assert!(is_limited(&mut connection, &claimed).await, "a claim gives no address");
         assert_eq!(guess(&mut connection, (header.name(), another)).await, 401);
         world.stop().await;
     }

@@ -167,7 +167,7 @@ pub fn settings(
     log_dir: Option<&Path>,
     keys: Keys,
 ) -> Settings {
-    // Only this machine's own users come in there, unless a proxy is in front; with users it is said who may.
+    // Only this machine's own users come in there, unless a proxy is in front. With users each client needs a login.
     let is_own = address.ip().to_canonical().is_loopback()
         && gateway.users_file.is_none()
         && keys.proxies.is_empty();
