@@ -2,8 +2,7 @@
 //!
 //! An election opens when a partition without a leader has only candidates that registered again (`metadata::decide`). The
 //! controller requests the ends of all candidates. It elects as soon as all of them have answered and no complete replica is
-//! fenced; at the latest when it has waited long enough for each missing replica, by the answers that it has. Without an answer the
-//! election stays open.
+//! fenced; at the latest when the wait is over, by the answers that it has. Without an answer the election stays open.
 //!
 //! An answer holds for the process that gave it and for the partition's leader epoch: a replica without a leader appends nothing.
 
@@ -14,7 +13,7 @@ use metadata::ClusterImage;
 use metadata::decide::{
     BrokerRef, ElectByEnds, PendingElection, ReplicaEnd, ReplicaEnds, SWEEP_PARTITIONS_MAX,
 };
-use model::{BrokerId, LeaderEpoch, Moment, PartitionIndex, TopicId};
+use model::{LeaderEpoch, Moment, PartitionIndex, TopicId};
 
 use crate::mutants::{Mutant, is_planted};
 
@@ -31,61 +30,23 @@ pub struct Elections {
     open: BTreeMap<NamedPartition, Election>,
     /// Brokers with a request under way.
     requested: BTreeSet<BrokerRef>,
-    /// Brokers whose next request waits until this time.
+    /// Brokers that are requested again at this time.
     retries: BTreeMap<BrokerRef, Moment>,
 }
 
 #[derive(Debug)]
 struct Election {
     pending: PendingElection,
+    opened: Moment,
     ends: BTreeMap<BrokerRef, ReplicaEnd>,
-    /// Complete replicas that are fenced or have not answered, and the time since which. A replica that answered and is fenced
-    /// afterwards is waited for again: it has the log, and its broker may return.
-    missing_since: BTreeMap<BrokerId, Moment>,
     /// Proposed to the controller in this very state.
     is_proposed: bool,
 }
 
 impl Election {
-    /// An election that waits for every complete replica from `now` on.
-    fn open(pending: PendingElection, now: Moment) -> Election {
-        let (ends, missing_since) = (BTreeMap::new(), BTreeMap::new());
-        let mut election = Election { pending, ends, missing_since, is_proposed: false };
-        election.note_missing(now);
-        election
-    }
-
-    /// Candidates without an answer.
-    fn unanswered(&self) -> impl Iterator<Item = BrokerRef> {
+    fn missing(&self) -> impl Iterator<Item = BrokerRef> {
         let candidates = self.pending.candidates.iter().copied();
         candidates.filter(|who| !self.ends.contains_key(who))
-    }
-
-    /// Notes since when each replica is missing.
-    fn note_missing(&mut self, now: Moment) {
-        let unanswered = self.unanswered().map(|who| who.broker);
-        let missing: BTreeSet<BrokerId> =
-            unanswered.chain(self.pending.absent.iter().copied()).collect();
-        if !is_planted(Mutant::WaitsFromOpening) {
-            self.missing_since.retain(|broker, _| missing.contains(broker));
-        }
-        for broker in missing {
-            self.missing_since.entry(broker).or_insert(now);
-        }
-    }
-
-    /// When no missing replica is waited for any longer; `None` if no replica is missing.
-    fn waits_until(&self, wait: Duration) -> Option<Moment> {
-        let since = self.missing_since.values();
-        let latest = match is_planted(Mutant::WaitsFromOpening) {
-            true => since.min(),
-            false => since.max(),
-        };
-        latest.map(|since| since.plus(wait))
-    }
-
-    fn has_any_answer(&self) -> bool {
-        self.pending.candidates.iter().any(|who| self.ends.contains_key(who))
     }
 
     /// Ends of the present candidates.
@@ -95,14 +56,15 @@ impl Election {
     }
 
     fn is_due(&self, now: Moment, wait: Duration) -> bool {
-        let is_over = self.waits_until(wait).is_none_or(|until| until <= now)
-            || is_planted(Mutant::ElectsByFirstEnd);
-        !self.is_proposed && self.has_any_answer() && is_over
+        let has_all = self.missing().next().is_none() && self.pending.absent.is_empty();
+        let is_over = now.since(self.opened) >= wait || is_planted(Mutant::ElectsByFirstEnd);
+        let has_any = self.pending.candidates.iter().any(|who| self.ends.contains_key(who));
+        !self.is_proposed && has_any && (has_all || is_over)
     }
 }
 
 impl Elections {
-    /// No open election. `wait`: how long an election waits for each complete replica that is fenced or does not answer.
+    /// No open election. `wait`: how long an election waits for complete replicas that are fenced or do not answer.
     pub fn new(wait: Duration) -> Elections {
         let (open, requested, retries) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Elections { wait, open, requested, retries }
@@ -116,13 +78,14 @@ impl Elections {
             let known = before.remove(&named);
             let known = known.filter(|of| of.pending.leader_epoch == pending.leader_epoch);
             let election = match known {
-                Some(mut known) => {
-                    known.is_proposed &= known.pending == pending;
-                    known.pending = pending;
-                    known.note_missing(now);
-                    known
+                Some(known) => Election {
+                    is_proposed: known.is_proposed && known.pending == pending,
+                    pending,
+                    ..known
+                },
+                None => {
+                    Election { pending, opened: now, ends: BTreeMap::new(), is_proposed: false }
                 }
-                None => Election::open(pending, now),
             };
             self.open.insert(named, election);
         }
@@ -142,7 +105,7 @@ impl Elections {
     pub fn take_requests(&mut self, now: Moment) -> Vec<(BrokerRef, Vec<NamedPartition>)> {
         let mut wanted: BTreeMap<BrokerRef, Vec<NamedPartition>> = BTreeMap::new();
         for (named, election) in &self.open {
-            for who in election.unanswered() {
+            for who in election.missing() {
                 let is_waiting = self.retries.get(&who).is_some_and(|at| *at > now);
                 if !is_waiting && !self.requested.contains(&who) {
                     let partitions = wanted.entry(who).or_default();
@@ -153,7 +116,6 @@ impl Elections {
             }
         }
         self.requested.extend(wanted.keys());
-        self.retries.retain(|_, at| *at > now);
         wanted.into_iter().collect()
     }
 
@@ -173,7 +135,6 @@ impl Elections {
             };
             let end = ReplicaEnd { broker: who, last_epoch: *last_epoch, end: *end };
             election.ends.insert(who, end);
-            election.note_missing(now);
         }
         if ends.len() < partitions.len() || ends.iter().any(Option::is_none) {
             self.retries.insert(who, now.plus(RETRY_AFTER));
@@ -209,11 +170,10 @@ impl Elections {
         self.open.values_mut().for_each(|election| election.is_proposed = false);
     }
 
-    /// When an election or a request is due without an answer or another image. After [`Elections::take_requests`] and
-    /// [`Elections::take_due`] at a time, it is later than that time.
+    /// When something is due without an answer or another image.
     pub fn due_at(&self) -> Option<Moment> {
-        let waits = self.open.values().filter(|it| !it.is_proposed && it.has_any_answer());
-        let waits = waits.filter_map(|election| election.waits_until(self.wait));
+        let waits = self.open.values().filter(|election| !election.is_proposed);
+        let waits = waits.map(|election| election.opened.plus(self.wait));
         waits.chain(self.retries.values().copied()).min()
     }
 }
@@ -222,7 +182,7 @@ impl Elections {
 mod tests {
     use metadata::MetadataRecord;
     use metadata::record::{BrokerRecord, COPIES_LEVEL, PartitionRecord};
-    use model::{BrokerEpoch, Offset, Timestamp, Uuid};
+    use model::{BrokerEpoch, BrokerId, Offset, Timestamp, Uuid};
 
     use super::*;
 
@@ -355,12 +315,17 @@ mod tests {
         assert_eq!(elected_by(elections.take_due(moment(5_000))), [(1, 10)]);
     }
 
-    /// Registers another process of a broker, and unfences it.
-    fn register(image: &mut ClusterImage, who: BrokerRef) {
+    #[test]
+    fn the_answer_of_an_earlier_process_does_not_count() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        unfence(&mut image, 1);
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer(&mut elections, 1, 10);
         let mut record = BrokerRecord {
-            broker: who.broker,
-            incarnation: Uuid([who.epoch.0 as u8; 16]),
-            epoch: who.epoch,
+            broker: BrokerId(1),
+            incarnation: Uuid([9; 16]),
+            epoch: BrokerEpoch(9),
             endpoints: Vec::new(),
             rack: None,
             log_dirs: Vec::new(),
@@ -370,91 +335,9 @@ mod tests {
         image.replay(&MetadataRecord::BrokerRegistered(record.clone())).unwrap();
         record.fenced = false;
         image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
-    }
-
-    /// Fences a broker: its session has ended.
-    fn fence(image: &mut ClusterImage, broker: i32) {
-        image.replay(&MetadataRecord::BrokerFenced { broker: BrokerId(broker) }).unwrap();
-    }
-
-    /// Replica 1 answers and is fenced at 4 s, when the others come up. Returns the elections due at 8,999 ms.
-    fn elections_with_a_late_absence() -> (ClusterImage, Elections, Option<ElectByEnds>) {
-        let (mut image, mut elections) = (image(), Elections::new(WAIT));
-        unfence(&mut image, 1);
-        elections.observe(moment(0), &image);
-        elections.take_requests(moment(0));
-        answer(&mut elections, 1, 30);
-        fence(&mut image, 1);
-        unfence(&mut image, 2);
-        unfence(&mut image, 3);
-        elections.observe(moment(4_000), &image);
-        elections.take_requests(moment(4_000));
-        answer(&mut elections, 2, 10);
-        answer(&mut elections, 3, 20);
-        let due = elections.take_due(moment(8_999));
-        (image, elections, due)
-    }
-
-    #[test]
-    fn a_replica_that_is_fenced_after_its_answer_is_waited_for_again() {
-        let (_, mut elections, due) = elections_with_a_late_absence();
-        assert_eq!(due, None);
-        assert_eq!(elections.due_at(), Some(moment(9_000)));
-        assert_eq!(elected_by(elections.take_due(moment(9_000))), [(2, 10), (3, 20)]);
-    }
-
-    #[cfg(debug_assertions)]
-    #[test]
-    fn a_wait_since_the_opening_elects_without_a_replica_that_has_just_been_fenced() {
-        crate::mutants::plant(Some(Mutant::WaitsFromOpening));
-        let (_, _, due) = elections_with_a_late_absence();
-        crate::mutants::plant(None);
-        assert_eq!(elected_by(due), [(2, 10), (3, 20)]);
-    }
-
-    #[test]
-    fn a_restarted_broker_is_waited_for_since_it_was_fenced() {
-        let (mut image, mut elections, _) = elections_with_a_late_absence();
-        let restarted = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
-        register(&mut image, restarted);
-        elections.observe(moment(8_999), &image);
-        assert_eq!(elections.take_requests(moment(8_999)), [(restarted, vec![AT])]);
-        assert_eq!(elections.take_due(moment(8_999)), None);
-        let ends = [Some((LeaderEpoch(3), Offset(30)))];
-        elections.note_answer(moment(8_999), restarted, &[AT], &ends);
-        let elected = elected_by(elections.take_due(moment(8_999)));
-        assert_eq!(elected, [(1, 30), (2, 10), (3, 20)]);
-    }
-
-    #[test]
-    fn nothing_is_due_in_the_past_while_candidates_do_not_answer() {
-        let (mut image, mut elections) = (image(), Elections::new(WAIT));
-        unfence(&mut image, 2);
-        elections.observe(moment(0), &image);
-        let mut now = 0;
-        while now < 20_000 {
-            let requests = elections.take_requests(moment(now));
-            assert_eq!(elections.take_due(moment(now)), None);
-            assert!(elections.due_at().is_none_or(|at| at > moment(now)), "at {now} ms");
-            now += 30;
-            for (who, _) in requests {
-                assert!(elections.note_failure(moment(now), who));
-            }
-            elections.observe(moment(now), &image);
-        }
-    }
-
-    #[test]
-    fn the_answer_of_an_earlier_process_does_not_count() {
-        let (mut image, mut elections) = (image(), Elections::new(WAIT));
-        unfence(&mut image, 1);
-        elections.observe(moment(0), &image);
-        elections.take_requests(moment(0));
-        answer(&mut elections, 1, 10);
-        let new = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
-        register(&mut image, new);
         elections.observe(moment(100), &image);
         assert_eq!(elections.take_due(moment(6_000)), None);
+        let new = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
         assert_eq!(elections.take_requests(moment(6_000)), [(new, vec![AT])]);
     }
 
