@@ -119,7 +119,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 fn is_alive(pid: i32) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A process that nobody has waited for is dead, too.
+    // A zombie process counts as dead.
     let is_zombie = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'));
     test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && !is_zombie
 }

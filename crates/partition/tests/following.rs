@@ -489,7 +489,7 @@ fn a_log_with_records_of_an_earlier_generation_is_dropped_when_that_is_allowed_o
     assert_eq!(verdict, StartOverVerdict::Due { takes_committed: true });
     assert_eq!(partition.start_over(LeaderEpoch(allowed), Offset(40)).unwrap(), Offset(40));
 
-    // What this generation has committed is in its history.
+    // Committed records of this generation are in its history.
     let follower = regenerated();
     let committed = ReplicaAnswer { high_watermark: Offset(2), ..answer(epoch.0, &[]) };
     follower.partition.follow_answer(&committed, NOW).unwrap();

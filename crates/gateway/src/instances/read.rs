@@ -130,7 +130,7 @@ pub(super) async fn read(
             return Err(no_instance());
         }
         if left.is_zero() || !is_wanted() {
-            // An answer without records takes nothing from what the one before it can be repeated by.
+            // An empty answer leaves the former answer repeatable.
             return Ok(Read { body: Bytes::from_static(b"[]"), begun: Vec::new() });
         }
     }

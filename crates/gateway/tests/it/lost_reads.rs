@@ -84,7 +84,7 @@ async fn a_repetition_has_the_same_records_as_often_as_it_is_requested_and_none_
     let second = one.read("timeout=30000&max_bytes=100").await;
     assert_eq!(second[0], value(first.len()));
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await, second);
-    // An answer without records is not what is repeated.
+    // Empty answers are not repeated.
     one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":38}]}"#).await;
     let last = one.read("timeout=30000&max_bytes=100").await;
     assert_eq!(last, [value(38), value(39)]);

@@ -219,7 +219,7 @@ async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing(
     world.create("t", 1, &[]).await;
     let cluster = world.cluster.metadata().cluster_id.clone().unwrap_or_default();
     let login = book.bearer("removed");
-    // Answers soon fill what the system keeps for it.
+    // Answers soon fill the socket's buffers.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 * 1024).unwrap();
     let stream = socket.connect(world.gateway.address()).await.unwrap();

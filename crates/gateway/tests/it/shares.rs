@@ -203,7 +203,7 @@ async fn keys_of_one_address_leave_room_to_another() {
 /// Larger than a buffer of an idle socket by far.
 const LARGE_BYTES: usize = 200 << 10;
 
-/// Opens a socket that reads the large record at the beginning. While there is no memory for it, it tries again.
+/// Opens a WebSocket that reads the large record first. Retries while the pool has no memory for the socket.
 async fn read_large(world: &World, source: SocketAddr) -> WebSocket {
     let reading = async {
         loop {

@@ -242,7 +242,7 @@ fn draw(seed: u64, event: &FaultEvent) -> f64 {
     }
     hash.add(&event.partition.unwrap_or(-1).to_be_bytes());
     hash.add(&event.number.to_be_bytes());
-    // 53 bits are what a float of 64 bits holds.
+    // A 64-bit float holds integers of 53 bits.
     (mixed(hash.0) >> 11) as f64 / (1u64 << 53) as f64
 }
 

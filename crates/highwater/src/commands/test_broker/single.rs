@@ -32,7 +32,7 @@ struct ThisProcess {
 impl BrokerControl for ThisProcess {
     fn kill(&self, _address: &str) {
         if let Some(folder) = &self.temporary {
-            // A killed process cannot remove it later. What cannot be removed is left.
+            // A killed process cannot remove the folder later. A folder that cannot be removed stays.
             let _ = fs::remove_dir_all(folder);
         }
         // The signal cannot be refused.
