@@ -21,7 +21,6 @@ use tempfile::TempDir;
 const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
 /// How long anything may take on a machine that is busy with much else.
 const LIMIT: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(5);
 
 /// A program that serves, and ends with the test.
 struct Served {
@@ -88,7 +87,7 @@ impl Drop for Served {
         drop(self.stdin.take());
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < LIMIT {
-            thread::sleep(LOOK);
+            thread::yield_now();
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -113,7 +112,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < LIMIT, "not in time: {what}");
-        thread::sleep(LOOK);
+        thread::yield_now();
     }
 }
 
@@ -354,7 +353,7 @@ fn a_killed_broker_keeps_the_record_whose_answer_was_never_sent() {
 
 async fn wait_until_async(mut holds: impl FnMut() -> bool) {
     while !holds() {
-        tokio::time::sleep(LOOK).await;
+        tokio::task::yield_now().await;
     }
 }
 

@@ -299,8 +299,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Replaces the library's buffers by new ones if they are large and empty, and returns what they were charged. Returns
-    /// whether that was so. Precondition: no whole message is unread.
+    /// Replaces large, empty buffers of the library by new ones, and returns the charge of the old ones. Returns
+    /// whether it replaced them. Precondition: no whole message is unread.
     fn replace_large_buffers(&mut self) -> bool {
         let peak_bytes = self.peak_bytes;
         let line = self.stream().get_mut();

@@ -2,7 +2,7 @@
 //! nobody else from logging in.
 //!
 //! A bucket of guesses for each address, which fills again with time. A password that was right costs none. An IPv6 address counts by
-//! its first 64 bits: whoever has one has all behind them. This machine's own addresses are left out: a proxy that is not
+//! its first 64 bits: one client has all addresses behind them. This machine's own addresses are left out: a proxy that is not
 //! configured as trusted may be there, and all its clients with it.
 
 use std::collections::HashMap;

@@ -254,7 +254,7 @@ impl RefusedRequest for InitProducerIdRequest {
     }
 }
 
-/// Answers with a code for each partition of each topic: the fields of topics and partitions, and what an error sets besides.
+/// Answers with a code for each partition of each topic: the fields of topics and partitions, and the other fields of an error.
 macro_rules! partition_codes {
     ($($response:ident: $topics:ident ($name:expr, $id:expr) $partitions:ident ($index:ident, $code:ident) $set:expr;)*) => {
         $(impl AlteredAnswer for $response {

@@ -49,7 +49,7 @@ impl Setup {
         let start = Instant::now();
         while self.values() != wanted {
             assert!(start.elapsed() < LIMIT, "{:?} instead of {wanted:?}", self.values());
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -206,7 +206,7 @@ async fn a_duplicated_request_of_any_api_has_one_answer() {
     let counted = || setup.proxy.traffic().apis[0];
     while counted().responses < 4 {
         assert!(start.elapsed() < LIMIT, "{:?}", counted());
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
     }
     assert_eq!((counted().requests, counted().responses), (2, 4));
 }
@@ -221,7 +221,7 @@ impl NotedControl {
         let start = Instant::now();
         while self.0.lock().unwrap().is_empty() {
             assert!(start.elapsed() < LIMIT);
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
         self.0.lock().unwrap().clone()
     }
