@@ -307,11 +307,22 @@ impl<'a, R: Relay> Pump<'a, R> {
         self.silent_since.get_or_insert(now).checked_add(self.silence_max)
     }
 
+    /// Makes room for the next read. A buffer that is too small is replaced, not grown: a buffer that grows keeps its used
+    /// front, which [`BytesMut::capacity`] does not count.
+    fn make_room(&mut self) {
+        let growth = self.growth();
+        if self.incoming.capacity() - self.incoming.len() < growth && !self.incoming.try_reclaim(growth) {
+            let mut buffer = BytesMut::with_capacity(self.incoming.len() + growth);
+            buffer.extend_from_slice(&self.incoming);
+            self.incoming = buffer;
+            self.buffer_bytes = self.incoming.capacity();
+        }
+    }
+
     /// Reads what is there, up to one helping, and waits for nothing.
     async fn read(&mut self) -> Result<(), Broken> {
         let helping = self.helping();
-        self.incoming.reserve(self.growth());
-        self.buffer_bytes = self.buffer_bytes.max(self.incoming.capacity());
+        self.make_room();
         let mut place = (&mut self.incoming).limit(helping);
         // Not `try_read_buf`: behind less than was asked for a polled read knows that nothing is left, and no second one finds that out.
         let polled = poll_fn(|context| {
