@@ -4,6 +4,7 @@
 mod address;
 mod amounts;
 mod arguments;
+mod blocked_signals;
 mod command_config;
 mod commands;
 mod failure;

@@ -7,6 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
+use crate::blocked_signals::BlockedSignals;
+
 /// How often the parent's id is compared, in nanoseconds: where the kernel has no handle of a process, that is the only sign.
 const INTERVAL_NANOS: i64 = 250_000_000;
 
@@ -29,6 +31,7 @@ impl Parent {
     /// # Errors
     /// No thread can be started.
     pub fn end_with(self) -> io::Result<()> {
+        let _blocked = BlockedSignals::begin();
         std::thread::Builder::new().name("parent".to_owned()).spawn(move || {
             self.wait_for_end();
             // A process that is ending already needs no signal.

@@ -16,6 +16,8 @@ use tracing::{Event, Level, Metadata, Subscriber, warn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer};
 
+use crate::blocked_signals::BlockedSignals;
+
 /// Lines of one kind that are written in a second.
 const PER_SECOND: u32 = 10;
 /// The same of level DEBUG or TRACE. Clients of the Kafka port may set these levels, and each request is a line.
@@ -106,6 +108,7 @@ impl Queue {
         let progress = Arc::new(Progress::default());
         let writing = Arc::clone(&progress);
         let thread = std::thread::Builder::new().name("reports".to_owned());
+        let _blocked = BlockedSignals::begin();
         if let Err(error) = thread.spawn(move || write_all(&receiver, out, &writing, &bound)) {
             eprintln!("no thread for reports can be started: {error}");
         }

@@ -311,7 +311,9 @@ impl<'a, R: Relay> Pump<'a, R> {
     /// front, which [`BytesMut::capacity`] does not count.
     fn make_room(&mut self) {
         let growth = self.growth();
-        if self.incoming.capacity() - self.incoming.len() < growth && !self.incoming.try_reclaim(growth) {
+        if self.incoming.capacity() - self.incoming.len() < growth
+            && !self.incoming.try_reclaim(growth)
+        {
             let mut buffer = BytesMut::with_capacity(self.incoming.len() + growth);
             buffer.extend_from_slice(&self.incoming);
             self.incoming = buffer;

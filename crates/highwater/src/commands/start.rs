@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::arguments::Program;
 use crate::arguments::Start;
+use crate::blocked_signals::BlockedSignals;
 use crate::commands::front::Keys;
 use crate::commands::{front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
@@ -264,6 +265,7 @@ pub struct Signals {
 impl Signals {
     /// Listens from now on; without this they end the program at once.
     pub fn listen() -> std::io::Result<Signals> {
+        let _blocked = BlockedSignals::begin();
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Signals { terminate, interrupt, hang_up: signal(SignalKind::hangup())? })
