@@ -36,6 +36,7 @@ mod topics;
 mod vital;
 
 pub use handlers::{Advertised, advertised};
+pub use health::HealthSource;
 pub use log_levels::{LEVELS, LogLevels, ROOT};
 pub use start::{RunningBroker, start};
 pub use start_error::{BrokerFailure, StartError};

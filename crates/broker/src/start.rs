@@ -53,7 +53,7 @@ use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{GroupPools, Groups, group_config};
-use crate::health::{self, SharedHealth};
+use crate::health::{self, HealthSource, SharedHealth};
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
@@ -683,6 +683,11 @@ impl RunningBroker {
     /// The broker's health.
     pub fn health(&self) -> BrokerHealth {
         health::check(&self.server)
+    }
+
+    /// The broker's health for another thread.
+    pub fn health_source(&self) -> HealthSource {
+        HealthSource::of(&self.server)
     }
 
     /// Lets operators see and change how much the program reports (KIP-412). Only the first call of a

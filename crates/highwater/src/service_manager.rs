@@ -5,8 +5,11 @@ use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use broker::HealthSource;
 use serving::health::broker::BrokerHealth;
 use tracing::warn;
 
@@ -14,6 +17,8 @@ use tracing::warn;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Time by which each message of a start or a stop moves the manager's time-out.
 const EXTENSION: Duration = Duration::from_secs(60);
+/// Largest status, in bytes without its last words.
+const STATUS_BYTES_MAX: usize = 1024;
 
 /// The service manager's socket.
 pub struct ServiceManager {
@@ -25,7 +30,7 @@ pub struct ServiceManager {
 
 impl ServiceManager {
     /// The service manager that the environment names, if any.
-    pub fn from_environment() -> Option<ServiceManager> {
+    pub fn from_environment() -> Option<Arc<ServiceManager>> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
         let opened = address_of(&name)
             .and_then(|address| UnixDatagram::unbound().map(|socket| (address, socket)));
@@ -36,7 +41,7 @@ impl ServiceManager {
                     env::var("WATCHDOG_PID").ok().as_deref(),
                     std::process::id(),
                 );
-                Some(ServiceManager { socket, address, interval })
+                Some(Arc::new(ServiceManager { socket, address, interval }))
             }
             Err(cause) => {
                 warn!(%cause, socket = %name.display(), "cannot notify the service manager");
@@ -60,18 +65,34 @@ impl ServiceManager {
         }
     }
 
-    /// Reports that the broker serves, then its health and signs of life. A broker whose threads do not run sends no signs of
-    /// life: the manager restarts it. This task runs on the control thread, so a control thread that is stuck sends none either.
-    pub async fn report_service(
-        &self,
-        address: &str,
-        health: impl Fn() -> BrokerHealth,
-    ) -> std::convert::Infallible {
-        self.send("READY=1");
-        loop {
-            self.send(&service_message(address, &health()));
-            tokio::time::sleep(self.interval).await;
-        }
+    /// Reports that the broker serves, then its health and signs of life, on a thread of its own until the result is dropped.
+    /// A broker whose threads do not run sends no signs of life: the manager restarts it. A thread that waits for a disk
+    /// counts as running, as for `/livez`.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn report_service(
+        self: &Arc<Self>,
+        address: String,
+        source: HealthSource,
+    ) -> io::Result<ServiceReports> {
+        let (ender, ended) = mpsc::channel();
+        let manager = Arc::clone(self);
+        let run = move || {
+            manager.send("READY=1");
+            loop {
+                // A message of its own, sent before anything that may wait: the manager drops messages above 4 KiB.
+                if source.is_live() {
+                    manager.send("WATCHDOG=1");
+                }
+                source.health().iter().for_each(|it| manager.send(&status_message(&address, it)));
+                if ended.recv_timeout(manager.interval) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("service".to_owned()).spawn(run)?;
+        Ok(ServiceReports(ender))
     }
 
     /// Reports that the broker stops.
@@ -80,6 +101,9 @@ impl ServiceManager {
         self.send(&format!("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC={extension}"));
     }
 }
+
+/// The thread that reports to the service manager. It ends when this is dropped.
+pub struct ServiceReports(#[expect(dead_code, reason = "dropped, it ends the thread")] Sender<()>);
 
 /// Address of a socket: a path, or behind `@` a name of Linux's abstract namespace.
 fn address_of(name: &OsStr) -> io::Result<SocketAddr> {
@@ -100,18 +124,22 @@ fn watchdog_interval(micros: Option<&str>, pid: Option<&str>, own: u32) -> Durat
     half.clamp(Duration::from_millis(10), INTERVAL)
 }
 
-/// Status line, and a sign of life unless threads are stalled.
-fn service_message(address: &str, health: &BrokerHealth) -> String {
-    let reasons: Vec<String> =
-        health.reasons().iter().map(|reason| reason.detail.replace('\n', " ")).collect();
-    let status = match reasons.is_empty() {
-        true => format!("STATUS=serving {address}"),
-        false => format!("STATUS=serving {address}, {}: {}", health.status(), reasons.join("; ")),
-    };
-    match health.livez().is_ok {
-        true => format!("{status}\nWATCHDOG=1"),
-        false => status,
+/// The status line: the address, and the broker's health in at most [`STATUS_BYTES_MAX`] bytes.
+fn status_message(address: &str, health: &BrokerHealth) -> String {
+    let mut status = format!("STATUS=serving {address}");
+    let reasons = health.reasons();
+    if !reasons.is_empty() {
+        status += &format!(", {}: ", health.status());
     }
+    for (index, reason) in reasons.iter().enumerate() {
+        let detail = reason.detail.replace('\n', " ");
+        if status.len() + detail.len() > STATUS_BYTES_MAX {
+            return status + &format!("… and {} more: see /healthz", reasons.len() - index);
+        }
+        status += &detail;
+        status += if index + 1 < reasons.len() { "; " } else { "" };
+    }
+    status
 }
 
 #[cfg(test)]
@@ -131,12 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn stalled_threads_send_no_sign_of_life() {
+    fn the_status_names_reasons_and_stays_short() {
         let well = BrokerHealth::of(&BrokerFacts::well());
-        assert_eq!(service_message("host:1", &well), "STATUS=serving host:1\nWATCHDOG=1");
+        assert_eq!(status_message("host:1", &well), "STATUS=serving host:1");
         let facts = BrokerFacts { stalled_threads: vec!["data"], ..BrokerFacts::well() };
-        let message = service_message("host:1", &BrokerHealth::of(&facts));
+        let message = status_message("host:1", &BrokerHealth::of(&facts));
         assert!(message.starts_with("STATUS=serving host:1, unavailable: "), "{message}");
-        assert!(!message.contains("WATCHDOG"), "{message}");
+        let facts = BrokerFacts { stalled_threads: vec!["data"; 1_000], ..BrokerFacts::well() };
+        let message = status_message("host:1", &BrokerHealth::of(&facts));
+        assert!(message.len() < STATUS_BYTES_MAX + 64, "{} bytes", message.len());
+        assert!(message.ends_with("more: see /healthz"), "{message}");
     }
 }

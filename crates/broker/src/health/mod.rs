@@ -13,8 +13,8 @@ mod pulse;
 pub use closed_port::watch_closed_port;
 pub use pulse::watch_threads;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metadata::ClusterImage;
@@ -72,6 +72,12 @@ impl HealthState {
         stalled.map(|(name, _)| name).collect()
     }
 
+    /// Health by the threads alone.
+    fn of_threads(&self) -> BrokerHealth {
+        let stalled_threads = self.stalled_threads();
+        BrokerHealth::of(&BrokerFacts { stalled_threads, ..BrokerFacts::well() })
+    }
+
     /// The health of a broker that has not finished its start.
     pub fn of_start(&self) -> BrokerHealth {
         let stalled_threads = self.stalled_threads();
@@ -88,6 +94,27 @@ impl HealthState {
         let uninvited = self.uninvited.lock();
         let (address, at) = uninvited.as_ref()?;
         (now.since(*at) < UNINVITED_REPORTED).then(|| address.clone())
+    }
+}
+
+/// Health of a running broker, for threads that are none of its own.
+#[derive(Debug, Clone)]
+pub struct HealthSource(Weak<Server>);
+
+impl HealthSource {
+    /// Of this broker, which it does not keep alive.
+    pub(crate) fn of(server: &Arc<Server>) -> HealthSource {
+        HealthSource(Arc::downgrade(server))
+    }
+
+    /// Whether `/livez` returns 200: the control and data threads run, or wait for a disk. Waits for nothing.
+    pub fn is_live(&self) -> bool {
+        self.0.upgrade().is_some_and(|server| server.health.of_threads().livez().is_ok)
+    }
+
+    /// The broker's health; `None` once the broker has stopped. May wait for locks of the broker.
+    pub fn health(&self) -> Option<BrokerHealth> {
+        self.0.upgrade().map(|server| check(&server))
     }
 }
 

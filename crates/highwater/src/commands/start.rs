@@ -156,7 +156,7 @@ async fn serve(
     let manager = ServiceManager::from_environment();
     let starting = broker::start(config.clone());
     let broker = tokio::select! {
-        never = report_start(manager.as_ref()) => match never {},
+        never = report_start(manager.as_deref()) => match never {},
         started = starting => match started {
             Err(error) if error.starts_again() => return Err(start_again()),
             started => started.map_err(|error| not_started(&error))?,
@@ -169,8 +169,15 @@ async fn serve(
     let text = announcement(&config, &broker.listeners(), broker.http(), at);
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
+    let reports = match &manager {
+        Some(manager) => {
+            let address = broker.listeners().first().copied().map(in_url).unwrap_or_default();
+            let reports = manager.report_service(address, broker.health_source());
+            Some(reports.map_err(|error| cannot_start().detail(error))?)
+        }
+        None => None,
+    };
     let failed = tokio::select! {
-        never = report_service(manager.as_ref(), &broker) => match never {},
         () = signals.next() => None,
         cause = broker.failed() => Some(cause),
     };
@@ -182,7 +189,8 @@ async fn serve(
         None => {}
     }
     info!("stopping");
-    manager.iter().for_each(ServiceManager::report_stop);
+    drop(reports);
+    manager.iter().for_each(|manager| manager.report_stop());
     let stopping = async {
         // Requests under way end with the broker still there.
         if let Some(gateway) = gateway {
@@ -202,13 +210,6 @@ async fn report_start(manager: Option<&ServiceManager>) -> Infallible {
         Some(manager) => manager.report_start().await,
         None => std::future::pending().await,
     }
-}
-
-/// Reports health to the service manager, if there is one, until the caller drops this.
-async fn report_service(manager: Option<&ServiceManager>, broker: &RunningBroker) -> Infallible {
-    let Some(manager) = manager else { return std::future::pending().await };
-    let address = broker.listeners().first().copied().map(in_url).unwrap_or_default();
-    manager.report_service(&address, || broker.health()).await
 }
 
 /// Replaces this process by another start of the program, with the same arguments: the metadata folder of this node was an
