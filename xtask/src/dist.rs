@@ -137,10 +137,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Builds all binaries below `target`, and packs them into `output`.
 fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) -> Result<()> {
-    if output.exists() {
-        fs::remove_dir_all(output)?;
-    }
-    fs::create_dir_all(output)?;
+    clear_artifacts(output)?;
     let help = build::shell_help(target)?;
     for arch in arches {
         let binary = build::static_binary(*arch, release, target)?;
@@ -156,6 +153,21 @@ fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) ->
         report_sizes(*arch, &binary, &tarball)?;
     }
     archive::write_checksums(output)
+}
+
+/// Makes an empty folder. Removes an earlier one only if this program filled it.
+fn clear_artifacts(output: &Path) -> Result<()> {
+    let is_used = output.exists() && fs::read_dir(output)?.next().is_some();
+    if is_used {
+        ensure!(
+            output.join(archive::CHECKSUMS).is_file(),
+            "{} has files and no {}: choose an empty folder by --output",
+            output.display(),
+            archive::CHECKSUMS
+        );
+        fs::remove_dir_all(output)?;
+    }
+    Ok(fs::create_dir_all(output)?)
 }
 
 /// Files of every package.
@@ -177,4 +189,21 @@ fn report_sizes(arch: Arch, binary: &Path, tarball: &Path) -> Result<()> {
         ensure!(size <= most, "{} has {size} bytes, at most {most} are allowed", path.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_other_files_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("notes.txt");
+        fs::write(&file, "keep").unwrap();
+        let cause = clear_artifacts(folder.path()).unwrap_err().to_string();
+        assert!(cause.contains("choose an empty folder") && file.exists(), "{cause}");
+        fs::write(folder.path().join(archive::CHECKSUMS), "").unwrap();
+        clear_artifacts(folder.path()).unwrap();
+        assert!(!file.exists());
+    }
 }

@@ -42,11 +42,14 @@ const PERIOD: Duration = Duration::from_secs(5);
 const KEPT_BYTES: usize = 8 << 20;
 
 /// Starts a thread that returns unused pages to the system for as long as the process lives: a flood of requests leaves
-/// holes in the heap, and a process without requests would keep them.
+/// holes in the heap, and a process without requests would keep them. With musl it starts none: mimalloc returns pages by itself.
 ///
 /// # Errors
 /// The system starts no thread.
 pub fn return_unused_pages() -> std::io::Result<()> {
+    if cfg!(target_env = "musl") {
+        return Ok(());
+    }
     return_unused_every(PERIOD)
 }
 

@@ -59,11 +59,20 @@ fn remapped_paths(target: &Path) -> Result<Vec<(String, &'static str)>> {
     let home = || std::env::var_os("HOME").map(PathBuf::from);
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(home()?.join(".cargo"))).context("no HOME")?;
-    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
+    let text = |path: &Path| -> Result<String> {
+        let path = path.to_str().context("a path is not UTF-8")?;
+        // The C compiler's flags are separated by spaces.
+        ensure!(
+            !path.contains(char::is_whitespace),
+            "{path:?} contains a space: move the checkout"
+        );
+        Ok(path.to_owned())
+    };
+    // The compiler takes the last one that matches, and the target folder may be in the checkout.
     Ok(vec![
-        (text(target)?, "/build"),
-        (text(&repository())?, "/highwater"),
         (text(&cargo_home)?, "/cargo"),
+        (text(&repository())?, "/highwater"),
+        (text(target)?, "/build"),
     ])
 }
 

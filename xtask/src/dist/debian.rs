@@ -45,6 +45,7 @@ pub(super) fn package(
         run(process::command("gzip").args(["-9", "--no-name"]).arg(entry?.path()))?;
     }
     write_control(arch, release, &root, configuration)?;
+    open_folders(&root)?;
     let path = output.join(format!("highwater_{}_{}.deb", release.version, arch.debian()));
     let mut dpkg = process::command("dpkg-deb");
     dpkg.args(["--root-owner-group", "-Zxz", "-z9", "--threads-max=1", "--build"]);
@@ -59,6 +60,7 @@ fn write_control(arch: Arch, release: &Release, root: &Path, configuration: &str
     fs::create_dir_all(&control)?;
     let text = format!(
         "Package: highwater\nVersion: {}\nArchitecture: {}\nSection: net\nPriority: optional\n\
+         Depends: passwd\n\
          Maintainer: Highwater maintainers <maintainers@highwater.invalid>\n\
          Installed-Size: {}\nDescription: event streaming that speaks Kafka's protocol\n \
          One program: a broker that Kafka clients use unchanged, an HTTP gateway, a console in the\n \
@@ -81,6 +83,20 @@ fn set_modes(control: &Path) -> Result<()> {
 
     for name in ["control", "conffiles"] {
         fs::set_permissions(control.join(name), fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// Gives all folders the mode 0755, whatever the umask of this process is.
+fn open_folders(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_folders(&entry.path())?;
+        }
     }
     Ok(())
 }
