@@ -3,8 +3,7 @@
 
 use crate::counters::Counters;
 use crate::endpoints::{Form, Step, Walk, hide_in_tail};
-use crate::fault_injection::answer;
-use crate::fault_injection::{FaultInjector, FaultRule};
+use crate::fault_injection::{FaultInjector, FaultRule, answer, fetch_answer};
 use crate::frames::{Broken, frame_size};
 use crate::link::{AfterDrop, ConnectionEnd, Expected, Fate, Link};
 use crate::produced::TopicKey;
@@ -118,12 +117,17 @@ impl<'a> Answers<'a> {
 
     /// The answer with the change of a fault.
     fn changed(&self, frame: &[u8], expected: &Expected) -> Result<Option<Bytes>, Broken> {
-        let Fate::Change(change, rule) = &expected.fate else { return Ok(None) };
+        let Fate::Change(altered) = &expected.fate else { return Ok(None) };
         let Some(api) = ApiKey::from_code(expected.api_key) else { return Ok(None) };
         let concerned = |name: &str, id: Uuid, partition: Option<i32>| {
-            self.is_concerned(rule, name, id, partition)
+            self.is_concerned(&altered.rule, name, id, partition)
         };
-        answer::change(frame, api, expected.version, *change, &concerned).map(Some)
+        let (version, change) = (expected.version, altered.change);
+        if altered.partitions.is_empty() {
+            return answer::change(frame, api, version, change, &concerned).map(Some);
+        }
+        let completed = fetch_answer::complete_fetch(frame, version, &altered.partitions)?;
+        answer::change(&completed, api, version, change, &concerned).map(Some)
     }
 
     /// Whether a rule matches a topic of an answer, which has a name or an id.

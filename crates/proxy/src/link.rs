@@ -3,7 +3,8 @@
 
 use crate::fault_injection::FaultRule;
 use crate::fault_injection::answer::AnswerChange;
-use crate::produced::Produced;
+use crate::fault_injection::fetch_session::partition_bytes;
+use crate::produced::{Produced, TopicKey};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,11 +26,22 @@ pub enum Fate {
     /// It goes to the client this much later.
     Delay(Duration),
     /// It goes to the client with a change, in the topics and partitions that the rule matches.
-    Change(AnswerChange, Box<FaultRule>),
+    Change(Box<AnswerAlteration>),
     /// No broker will send it: the connection ends in its place.
     End(ConnectionEnd),
     /// It does not go to the client.
     Drop(AfterDrop),
+}
+
+/// The change of an answer by a fault rule.
+#[derive(Debug)]
+pub struct AnswerAlteration {
+    /// The change.
+    pub change: AnswerChange,
+    /// The rule, which matches the changed topics and partitions.
+    pub rule: FaultRule,
+    /// Matching partitions of a fetch session that the answer may lack.
+    pub partitions: Vec<(TopicKey, i32)>,
 }
 
 /// How the proxy ends a connection on purpose.
@@ -41,7 +53,7 @@ pub enum ConnectionEnd {
     Reset,
 }
 
-/// What follows when the proxy has dropped an answer.
+/// Effect on the connection after the proxy has dropped an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterDrop {
     /// The connection ends.
@@ -81,14 +93,15 @@ const EXPECTED_MAX: usize = 8192;
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<Expected>,
-    /// Bytes of fabricated answers among them.
+    /// Bytes of fabricated answers and of added partitions among them.
     made_bytes: usize,
 }
 
-/// Bytes of an answer that no broker will send.
+/// Bytes of an answer that no broker will send, and of the partitions that a fault adds to a broker's answer.
 fn made_bytes(expected: &Expected) -> usize {
     match &expected.fate {
         Fate::Fabricated(answer) => answer.len(),
+        Fate::Change(altered) => altered.partitions.iter().map(partition_bytes).sum(),
         _ => 0,
     }
 }

@@ -3,11 +3,14 @@
 
 use crate::counters::Counters;
 use crate::fault_injection::answer::{self, AnswerChange};
-use crate::fault_injection::facts::{FetchSession, RequestFacts};
-use crate::fault_injection::{FaultAction, FaultDecision, FaultInjector, record_damage};
+use crate::fault_injection::facts::RequestFacts;
+use crate::fault_injection::fetch_session::FetchSession;
+use crate::fault_injection::{
+    FaultAction, FaultDecision, FaultEvent, FaultInjector, FaultRule, fetch_answer, record_damage,
+};
 use crate::frames::{Broken, RequestFront, request_front, version_max};
-use crate::link::{AfterDrop, ConnectionEnd, Expected, Fate, Link};
-use crate::produced::Produced;
+use crate::link::{AfterDrop, AnswerAlteration, ConnectionEnd, Expected, Fate, Link};
+use crate::produced::{Produced, TopicKey};
 use crate::pump::{Owed, Relay};
 use crate::rewrite::unsupported_api_versions;
 use bytes::{Bytes, BytesMut};
@@ -40,16 +43,16 @@ struct Held {
 struct ConnectionFaults<'a> {
     injector: &'a FaultInjector,
     session: FetchSession,
-    /// Whether the next produce requests that allow it change places.
-    reorder_owed: bool,
-    /// Whether the next produce request that allows it is damaged.
-    damage_owed: bool,
+    /// `reorder` of an earlier request: the next produce requests that allow it change places.
+    reorder_owed: Option<FaultEvent>,
+    /// `damage` of an earlier request: the proxy damages the next produce request that allows it.
+    damage_owed: Option<FaultEvent>,
 }
 
 impl<'a> ConnectionFaults<'a> {
     fn new(injector: &'a FaultInjector) -> ConnectionFaults<'a> {
         let session = FetchSession::default();
-        ConnectionFaults { injector, session, reorder_owed: false, damage_owed: false }
+        ConnectionFaults { injector, session, reorder_owed: None, damage_owed: None }
     }
 
     /// Rules match these facts; `None` for a request without a valid header.
@@ -59,10 +62,9 @@ impl<'a> ConnectionFaults<'a> {
         Some(RequestFacts::read(&request.frame, &head, request.produced.as_ref(), session, names))
     }
 
-    /// The fault of a request: the one that a rule decides, or one that an earlier request did not allow.
-    fn judge(&mut self, request: &WholeRequest) -> Option<FaultDecision> {
-        let facts = self.facts(request)?;
-        let decision = self.injector.decide(&facts)?;
+    /// The fault of a request, if a rule decides one.
+    fn judge(&self, facts: &RequestFacts) -> Option<FaultDecision> {
+        let decision = self.injector.decide(facts)?;
         tracing::debug!(
             rule = decision.event.rule,
             action = decision.event.action,
@@ -71,6 +73,31 @@ impl<'a> ConnectionFaults<'a> {
             "fault injected"
         );
         Some(decision)
+    }
+
+    /// Drops owed faults whose rule is set no more.
+    fn drop_debts_of_removed_rules(&mut self) {
+        for debt in [&mut self.reorder_owed, &mut self.damage_owed] {
+            if debt.as_ref().is_some_and(|event| !self.injector.has_rule_of(event)) {
+                *debt = None;
+            }
+        }
+    }
+
+    /// Whether rules need the partitions of a fetch request that names only changes of an unknown session.
+    fn needs_new_session(&self, front: &RequestFront) -> bool {
+        front.api_key == ApiKey::Fetch.code()
+            && self.session.is_unknown()
+            && self.injector.concerns(front.api_key)
+    }
+
+    /// Partitions of the rule that the broker may leave out of the answer to the last request, a fetch request.
+    fn unnamed(&self, rule: &FaultRule) -> Vec<(TopicKey, i32)> {
+        let is_matching = |(topic, partition): &&(TopicKey, i32)| {
+            let name = self.injector.topics().resolve(topic.clone());
+            rule.matches_partition(name.as_deref(), Some(*partition))
+        };
+        self.session.unnamed().filter(is_matching).cloned().collect()
     }
 }
 
@@ -163,15 +190,22 @@ impl<'a> Requests<'a> {
         if is_produce && request.produced.is_none() {
             return self.forward(request, out);
         }
-        match faults.judge(&request) {
-            Some(decision) => self.inject(&decision, request, out),
-            None if is_produce && faults.reorder_owed => self.hold(request),
-            None if is_produce && faults.damage_owed => self.damage(request, out),
+        let Some(facts) = faults.facts(&request) else { return self.forward(request, out) };
+        if faults.needs_new_session(&request.front) {
+            return self.refuse_session(request, out);
+        }
+        if is_produce {
+            faults.drop_debts_of_removed_rules();
+        }
+        match faults.judge(&facts) {
+            Some(decision) => self.inject(decision, request, out),
+            None if is_produce && faults.reorder_owed.is_some() => self.hold(request),
+            None if is_produce && faults.damage_owed.is_some() => self.damage(request, out),
             None => self.forward(request, out),
         }
     }
 
-    fn inject(&mut self, decision: &FaultDecision, request: WholeRequest, out: &mut Vec<Bytes>) {
+    fn inject(&mut self, decision: FaultDecision, request: WholeRequest, out: &mut Vec<Bytes>) {
         match decision.action {
             FaultAction::Delay { ms } => {
                 let until = Instant::now() + Duration::from_millis(ms);
@@ -195,23 +229,28 @@ impl<'a> Requests<'a> {
                 // Only a broker's answer has the addresses of the brokers.
                 let is_metadata = request.front.api_key == ApiKey::Metadata.code();
                 match after_effect || is_metadata {
-                    true => self.change(AnswerChange::Code(code.0), decision, request, out),
+                    true => self.change(AnswerChange::Code(code.0), *decision.rule, request, out),
                     false => self.refuse(code.0, request, out),
                 }
             }
             FaultAction::Throttle { ms } => {
                 let ms = i32::try_from(ms).unwrap_or(i32::MAX);
-                self.change(AnswerChange::Throttle(ms), decision, request, out);
+                self.change(AnswerChange::Throttle(ms), *decision.rule, request, out);
             }
             FaultAction::Duplicate => self.duplicate(request, out),
             FaultAction::Lose => self.lose(request),
             FaultAction::Reorder => {
                 if let Some(faults) = &mut self.faults {
-                    faults.reorder_owed = true;
+                    faults.reorder_owed = Some(decision.event);
                 }
                 self.hold(request);
             }
-            FaultAction::Damage => self.damage(request, out),
+            FaultAction::Damage => {
+                if let Some(faults) = &mut self.faults {
+                    faults.damage_owed = Some(decision.event);
+                }
+                self.damage(request, out);
+            }
         }
     }
 
@@ -240,19 +279,36 @@ impl<'a> Requests<'a> {
     fn change(
         &mut self,
         change: AnswerChange,
-        decision: &FaultDecision,
+        rule: FaultRule,
         request: WholeRequest,
         out: &mut Vec<Bytes>,
     ) {
-        let rule = self.faults.as_ref().and_then(|it| it.injector.rule(&decision.event.rule));
-        let fate = rule.map_or(Fate::Forward, |rule| Fate::Change(change, Box::new(rule)));
-        self.forward_with(fate, request, out);
+        let is_fetch_error = request.front.api_key == ApiKey::Fetch.code()
+            && matches!(change, AnswerChange::Code(_));
+        let partitions = match &self.faults {
+            Some(faults) if is_fetch_error => faults.unnamed(&rule),
+            _ => Vec::new(),
+        };
+        let altered = AnswerAlteration { change, rule, partitions };
+        self.forward_with(Fate::Change(Box::new(altered)), request, out);
+    }
+
+    /// Makes the client start a fetch session with a request that names all its partitions.
+    fn refuse_session(&mut self, request: WholeRequest, out: &mut Vec<Bytes>) {
+        let head = RequestHead::parse(&request.frame[LENGTH_BYTES..]).ok();
+        match head.and_then(|head| fetch_answer::refuse_session(&head)) {
+            Some(refusal) => self.expect(&request.front, Fate::Fabricated(refusal), None),
+            None => self.forward(request, out),
+        }
     }
 
     /// Answers with an error in the broker's place. A request that cannot be answered here goes unchanged.
     fn refuse(&mut self, code: model::ErrorCode, request: WholeRequest, out: &mut Vec<Bytes>) {
         let head = RequestHead::parse(&request.frame[LENGTH_BYTES..]).ok();
-        let refusal = head.and_then(|head| answer::refuse(&request.frame, &head, code));
+        let session = self.faults.as_ref().map(|faults| &faults.session);
+        let refusal = head
+            .zip(session)
+            .and_then(|(head, session)| answer::refuse(&request.frame, &head, code, session));
         match refusal {
             Some(refusal) => self.expect(&request.front, Fate::Fabricated(refusal), None),
             None => self.forward(request, out),
@@ -289,7 +345,9 @@ impl<'a> Requests<'a> {
     fn damage(&mut self, mut request: WholeRequest, out: &mut Vec<Bytes>) {
         if let (Some(faults), Some(produced)) = (&mut self.faults, &request.produced) {
             let done = record_damage::damage(&mut request.frame, produced);
-            faults.damage_owed = !done;
+            if done {
+                faults.damage_owed = None;
+            }
             faults.injector.count_records().damaged_records += u64::from(done);
         }
         self.forward(request, out);
@@ -303,12 +361,18 @@ impl<'a> Requests<'a> {
             _ => false,
         };
         if !shares {
-            // The second now waits in the first one's place.
             self.forward(first, out);
+            if let Some(faults) = &mut self.faults {
+                faults.drop_debts_of_removed_rules();
+                if faults.reorder_owed.is_none() {
+                    return self.forward(second, out);
+                }
+            }
+            // The second waits in the place of the first.
             return self.hold(second);
         }
         if let Some(faults) = &mut self.faults {
-            faults.reorder_owed = false;
+            faults.reorder_owed = None;
             faults.injector.count_records().reordered_pairs += 1;
         }
         let fate = if first.front.answered { Fate::Postpone } else { Fate::Forward };
@@ -329,7 +393,10 @@ impl<'a> Requests<'a> {
 
     /// Whether a request is held until it is whole.
     fn is_judged(&self, front: &RequestFront) -> bool {
-        self.faults.as_ref().is_some_and(|faults| faults.injector.concerns(front.api_key))
+        // Rules that are set later match the partitions of fetch sessions that have started by then.
+        let is_fetch = front.api_key == ApiKey::Fetch.code();
+        let concerns = |it: &ConnectionFaults<'_>| is_fetch || it.injector.concerns(front.api_key);
+        self.faults.as_ref().is_some_and(concerns)
     }
 
     /// Takes a request of which only the front need be there. Returns how many bytes of it may
@@ -420,7 +487,9 @@ impl Relay for Requests<'_> {
 
     fn kept_bytes(&self) -> usize {
         let waiting = self.held.iter().chain(&self.delayed);
-        self.link.kept_bytes() + waiting.map(|held| 2 * held.request.frame.len()).sum::<usize>()
+        let session = self.faults.as_ref().map_or(0, |faults| faults.session.kept_bytes());
+        let waiting: usize = waiting.map(|held| 2 * held.request.frame.len()).sum();
+        self.link.kept_bytes() + session + waiting
     }
 
     fn held_frame_bytes(&self) -> usize {
@@ -467,8 +536,11 @@ impl Relay for Requests<'_> {
 mod tests {
     use super::*;
     use crate::fault_injection::testing::rule;
-    use crate::fault_injection::{CountBy, FaultPlan, FaultRule, Occurrence};
-    use wire::{ApiVersionsRequest, MetadataRequest, ProduceRequest, Writer, frame};
+    use crate::fault_injection::{AnswerCode, CountBy, FaultPlan, Occurrence};
+    use wire::{
+        ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest, Writer,
+        frame,
+    };
 
     /// Requests of several kinds, one behind the other.
     fn stream() -> Vec<u8> {
@@ -482,7 +554,7 @@ mod tests {
         writer.into_bytes()
     }
 
-    /// Faults in every so-manieth produce request, each of another kind.
+    /// An injector with one rule per action, which fires in each produce request of a multiple of the number.
     fn every(faults: &[(u64, FaultAction)]) -> FaultInjector {
         let rules = faults.iter().map(|(every, action)| FaultRule {
             name: action.name().to_owned(),
@@ -558,6 +630,96 @@ mod tests {
         let mut largest = front(VAIN_BYTES_MAX);
         largest.resize(VAIN_BYTES_MAX, 0);
         assert_eq!(carried_of(&largest).unwrap(), (Vec::new(), vec![(18, 7)]));
+    }
+
+    /// A fetch request of an epoch for partitions of topic `t`.
+    fn fetch(session_epoch: i32, partitions: &[i32]) -> Vec<u8> {
+        let partition = |at: &i32| wire::fetch::FetchPartition {
+            partition: *at,
+            ..wire::fetch::FetchPartition::default()
+        };
+        let topic = wire::fetch::FetchTopic {
+            topic: "t".to_owned(),
+            partitions: partitions.iter().map(partition).collect(),
+            ..wire::fetch::FetchTopic::default()
+        };
+        let topics = if partitions.is_empty() { Vec::new() } else { vec![topic] };
+        let request = FetchRequest { session_epoch, topics, ..FetchRequest::default() };
+        let mut writer = Writer::new();
+        frame::write_request(&mut writer, &request, 12, 7, Some("me")).unwrap();
+        writer.into_bytes()
+    }
+
+    /// Sets a rule for partition 1 of topic `t`.
+    fn set_fetch_error(faults: &FaultInjector, after_effect: bool) {
+        let code = AnswerCode(model::ErrorCode::NotLeaderOrFollower);
+        let rule = FaultRule {
+            api: Some(ApiKey::Fetch),
+            topic: Some("t".to_owned()),
+            partition: Some(1),
+            ..rule(FaultAction::Error { code, after_effect })
+        };
+        faults.put(rule).unwrap();
+    }
+
+    /// Error code of an answer that no broker sent, and its partitions with their codes.
+    fn fabricated(link: &Link) -> (i16, Vec<(i32, i16)>) {
+        let Some(Expected { fate: Fate::Fabricated(answer), .. }) = link.take() else {
+            panic!("another fate")
+        };
+        let mut reader = wire::Reader::new(&answer[LENGTH_BYTES..]);
+        frame::read_response_head(&mut reader, ApiKey::Fetch, 12).unwrap();
+        let answer = <FetchResponse as wire::Message>::decode(&mut reader, 12).unwrap();
+        let partitions = answer.responses.iter().flat_map(|topic| &topic.partitions);
+        let codes = partitions.map(|it| (it.partition_index, it.error_code)).collect();
+        (answer.error_code, codes)
+    }
+
+    #[test]
+    fn an_error_concerns_partitions_that_an_incremental_fetch_leaves_out() {
+        for after_effect in [false, true] {
+            let (link, counters) = (Link::default(), Counters::default());
+            let faults = every(&[]);
+            let mut requests =
+                Requests::new(&link, &counters, 1 << 20).with_faults(Some(&faults), "");
+            let start = fetch(0, &[0, 1]);
+            assert_eq!(carried(&mut requests, &start, 5).unwrap(), start);
+            assert!(matches!(link.take().unwrap().fate, Fate::Forward));
+            // The session is older than the rule.
+            set_fetch_error(&faults, after_effect);
+            let next = fetch(1, &[]);
+            let out = carried(&mut requests, &next, 5).unwrap();
+            assert_eq!(faults.status()[0].faults, 1);
+            if !after_effect {
+                assert!(out.is_empty());
+                assert_eq!(fabricated(&link), (0, vec![(0, 6), (1, 6)]));
+                continue;
+            }
+            assert_eq!(out, next);
+            assert!(link.kept_bytes() > 0);
+            let Some(Expected { fate: Fate::Change(altered), .. }) = link.take() else {
+                panic!("another fate")
+            };
+            assert_eq!(altered.partitions, [(TopicKey::Name("t".to_owned()), 1)]);
+            assert_eq!(link.kept_bytes(), 0);
+            assert!(requests.kept_bytes() > 0, "the session is charged");
+        }
+    }
+
+    #[test]
+    fn a_client_starts_an_unknown_session_again_if_a_rule_needs_its_partitions() {
+        let (link, counters) = (Link::default(), Counters::default());
+        let faults = every(&[]);
+        let mut requests = Requests::new(&link, &counters, 1 << 20).with_faults(Some(&faults), "");
+        let next = fetch(5, &[]);
+        assert_eq!(carried(&mut requests, &next, 100).unwrap(), next, "no rule");
+        assert!(matches!(link.take().unwrap().fate, Fate::Forward));
+        set_fetch_error(&faults, false);
+        assert!(carried(&mut requests, &next, 100).unwrap().is_empty());
+        let unknown = model::ErrorCode::FetchSessionIdNotFound as i16;
+        assert_eq!(fabricated(&link), (unknown, Vec::new()));
+        assert!(carried(&mut requests, &fetch(0, &[0, 1]), 100).unwrap().is_empty());
+        assert_eq!(fabricated(&link), (0, vec![(0, 6), (1, 6)]));
     }
 
     #[test]

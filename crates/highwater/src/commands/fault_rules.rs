@@ -12,7 +12,7 @@ use axum::routing::get;
 use proxy::FaultInjector;
 use proxy::fault_injection::{
     BrokerControl, FORMS, FaultEngine, FaultFileError, FaultPlan, RefusedRule, parse_journal,
-    parse_plan, parse_rule,
+    parse_plan, parse_plan_and_seed, parse_rule,
 };
 use serde_json::{Value, json};
 
@@ -107,13 +107,13 @@ async fn show_one(State(faults): Faults, PathPart(name): PathPart<String>) -> Re
 }
 
 async fn replace(State(faults): Faults, body: String) -> Result<Json<Value>, Refusal> {
-    let plan = parse_plan(&body).map_err(Refusal::of_text)?;
-    faults.replace(plan).map_err(Refusal::of_rule)?;
+    let (plan, seed) = parse_plan_and_seed(&body).map_err(Refusal::of_text)?;
+    faults.replace(plan.rules, seed).map_err(Refusal::of_rule)?;
     Ok(show(State(faults)).await)
 }
 
 async fn clear(State(faults): Faults) -> Result<StatusCode, Refusal> {
-    faults.replace(FaultPlan::default()).map_err(Refusal::of_rule)?;
+    faults.replace(Vec::new(), None).map_err(Refusal::of_rule)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

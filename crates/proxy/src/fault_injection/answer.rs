@@ -1,5 +1,6 @@
 //! Answers with an error code or a throttle time that no broker has set.
 
+use super::fetch_session::FetchSession;
 use crate::frames::Broken;
 use bytes::Bytes;
 use model::{ErrorCode, Uuid};
@@ -46,7 +47,7 @@ type Concerned<'a> = &'a dyn Fn(&str, Uuid, Option<i32>) -> bool;
 /// Offset of a partition whose answer is an error.
 const NO_OFFSET: i64 = -1;
 
-/// An answer that bears error codes and a throttle time.
+/// An answer with error codes and a throttle time.
 trait AlteredAnswer: Message {
     /// Sets the error code of the concerned partitions or topics, or of the whole answer if it has one code.
     fn set_code(&mut self, code: i16, version: i16, concerned: Concerned<'_>);
@@ -62,9 +63,22 @@ trait RefusedRequest: Request {
 }
 
 /// The answer to a request that the broker never gets; `None` if the request is malformed, or if only a broker can
-/// answer it (Metadata: the answer has the brokers' addresses).
-pub fn refuse(frame: &[u8], head: &RequestHead<'_>, code: ErrorCode) -> Option<Bytes> {
+/// answer it (Metadata: the answer has the brokers' addresses). `session` has applied the request.
+pub fn refuse(
+    frame: &[u8],
+    head: &RequestHead<'_>,
+    code: ErrorCode,
+    session: &FetchSession,
+) -> Option<Bytes> {
     let all = &|_: &str, _: Uuid, _: Option<i32>| true;
+    if head.api_key == ApiKey::Fetch {
+        let body = frame.get(LENGTH_BYTES + head.body_from..)?;
+        let mut request: FetchRequest = decode(body, head.version).ok()?;
+        request.topics = session.topics().unwrap_or(request.topics);
+        let mut answer = request.answer();
+        answer.set_code(code as i16, head.version, all);
+        return written(&answer, head.api_key, head.version, head.correlation_id);
+    }
     macro_rules! refuse {
         ($($api:ident $request:ty,)*) => {
             match head.api_key {
@@ -81,7 +95,6 @@ pub fn refuse(frame: &[u8], head: &RequestHead<'_>, code: ErrorCode) -> Option<B
     }
     refuse! {
         Produce ProduceRequest,
-        Fetch FetchRequest,
         ListOffsets ListOffsetsRequest,
         OffsetCommit OffsetCommitRequest,
         OffsetFetch OffsetFetchRequest,
@@ -158,7 +171,7 @@ pub fn change(
 }
 
 /// The frame of an answer; `None` if this version cannot carry it.
-fn written<M: Message>(
+pub(super) fn written<M: Message>(
     answer: &M,
     api: ApiKey,
     version: i16,
@@ -621,7 +634,7 @@ mod tests {
     fn refused<R: Request>(request: &R, version: i16, code: ErrorCode) -> R::Response {
         let frame = frame_of(request, version);
         let head = RequestHead::parse(&frame[LENGTH_BYTES..]).unwrap();
-        let answer = refuse(&frame, &head, code).unwrap();
+        let answer = refuse(&frame, &head, code, &FetchSession::default()).unwrap();
         let mut reader = Reader::new(&answer[LENGTH_BYTES..]);
         assert_eq!(read_response_head(&mut reader, R::API_KEY, version).unwrap(), 7);
         let message = R::Response::decode(&mut reader, version).unwrap();

@@ -1,23 +1,38 @@
 //! The decision which request gets which fault: rules, counts and seed, without sockets and clock.
 //!
 //! A decision depends on the seed, the rule, the client id, the partition and the number of the request among those of the
-//! client to the partition, and on nothing else. Equal runs get equal faults, in whatever order clients take turns.
+//! client id to the partition. Equal requests of a client get equal faults in every interleaving of the clients, except under
+//! rules with `limit` or with `count_by = "rule"`: all clients share their counts. Connections of one client id share counts too.
 
 use super::facts::RequestFacts;
 use super::journal::FaultEvent;
-use super::rule::{CountBy, FaultAction, FaultPlan, FaultRule, InvalidRule, Occurrence};
+use super::rule::{CountBy, FaultAction, FaultPlan, FaultRule, InvalidRule, Occurrence, RULES_MAX};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// Streams of requests that a rule counts apart; further streams share one count.
 const STREAMS_MAX: usize = 100_000;
+/// Names that the rules of a run have at most. The engine counts the generations of each.
+const NAMES_MAX: usize = 10_000;
 
 /// Requests that are counted together: those of a client to a partition, or all of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Default)]
 struct RequestStream {
     client_id: String,
     topic: Option<String>,
     partition: Option<i32>,
+}
+
+impl RequestStream {
+    /// Hash of the stream: a count of fixed size, for client ids and topic names of any length.
+    fn key(&self) -> u64 {
+        let mut hash = Fnv::default();
+        for text in [Some(&self.client_id), self.topic.as_ref()] {
+            hash.add_text(text);
+        }
+        hash.add(&self.partition.unwrap_or(-1).to_be_bytes());
+        mixed(hash.0)
+    }
 }
 
 /// A rule with its counts.
@@ -28,7 +43,8 @@ struct RuleState {
     generation: u32,
     matches: u64,
     faults: u64,
-    counts: HashMap<RequestStream, u64>,
+    /// Requests of each stream, by [`RequestStream::key`].
+    counts: HashMap<u64, u64>,
 }
 
 /// A rule and its counts, as the HTTP interface shows them.
@@ -48,6 +64,8 @@ pub struct RuleStatus {
 pub struct FaultDecision {
     /// The fault.
     pub action: FaultAction,
+    /// The rule that fired.
+    pub rule: Box<FaultRule>,
     /// The journal's line about it.
     pub event: FaultEvent,
 }
@@ -66,7 +84,7 @@ impl FaultEngine {
     /// An engine that has seen no request. The plan must be valid.
     pub fn new(plan: FaultPlan) -> FaultEngine {
         let mut engine = FaultEngine { seed: plan.seed, ..FaultEngine::default() };
-        engine.replace(plan.rules);
+        engine.rules = plan.rules.into_iter().map(|rule| engine.state_of(rule)).collect();
         engine
     }
 
@@ -94,9 +112,14 @@ impl FaultEngine {
     /// Sets a rule behind the others, or in the place of the rule of its name. Its counts begin at 0.
     ///
     /// # Errors
-    /// The rule is invalid.
+    /// The rule is invalid, or there are too many rules or names.
     pub fn put(&mut self, rule: FaultRule) -> Result<(), InvalidRule> {
         rule.check()?;
+        let is_new = self.rules.iter().all(|known| known.rule.name != rule.name);
+        if is_new && self.rules.len() >= RULES_MAX {
+            return Err(rule.one_too_many());
+        }
+        self.check_names(std::slice::from_ref(&rule))?;
         let state = self.state_of(rule);
         match self.rules.iter_mut().find(|known| known.rule.name == state.rule.name) {
             Some(known) => *known = state,
@@ -105,9 +128,35 @@ impl FaultEngine {
         Ok(())
     }
 
-    /// Sets these valid rules in the place of all rules.
-    pub fn replace(&mut self, rules: Vec<FaultRule>) {
+    /// Sets these valid rules in the place of all rules, and the seed, if there is one.
+    ///
+    /// # Errors
+    /// The rules of the run have too many names.
+    pub fn replace(&mut self, rules: Vec<FaultRule>, seed: Option<u64>) -> Result<(), InvalidRule> {
+        self.check_names(&rules)?;
+        self.seed = seed.unwrap_or(self.seed);
         self.rules = rules.into_iter().map(|rule| self.state_of(rule)).collect();
+        Ok(())
+    }
+
+    /// Whether the rule that decided this event is still set.
+    pub fn has_rule_of(&self, event: &FaultEvent) -> bool {
+        let is_it = |state: &RuleState| {
+            state.generation == event.generation && state.rule.name == event.rule
+        };
+        self.rules.iter().any(is_it)
+    }
+
+    fn check_names(&self, rules: &[FaultRule]) -> Result<(), InvalidRule> {
+        let mut known = self.generations.len();
+        for rule in rules {
+            known += usize::from(!self.generations.contains_key(&rule.name));
+            if known > NAMES_MAX {
+                let problem = format!("a run has at most {NAMES_MAX} names; use a name again");
+                return Err(rule.invalid("name", problem));
+            }
+        }
+        Ok(())
     }
 
     /// Removes a rule. Returns whether there was one of this name.
@@ -154,7 +203,8 @@ impl FaultEngine {
                 });
             if let Some(event) = fired {
                 state.faults += 1;
-                decided = Some(FaultDecision { action: state.rule.action, event });
+                let rule = Box::new(state.rule.clone());
+                decided = Some(FaultDecision { action: rule.action, rule, event });
             }
         }
         decided
@@ -197,8 +247,9 @@ impl RuleState {
     }
 
     fn number(&mut self, stream: RequestStream) -> (RequestStream, u64) {
-        let has_room = self.counts.len() < STREAMS_MAX || self.counts.contains_key(&stream);
-        let counted = if has_room { stream.clone() } else { RequestStream::default() };
+        let key = stream.key();
+        let has_room = self.counts.len() < STREAMS_MAX || self.counts.contains_key(&key);
+        let counted = if has_room { key } else { RequestStream::default().key() };
         let number = self.counts.entry(counted).or_default();
         *number += 1;
         (stream, *number)
@@ -236,9 +287,7 @@ fn draw(seed: u64, event: &FaultEvent) -> f64 {
     let mut hash = Fnv::default();
     hash.add(&seed.to_be_bytes());
     for text in [Some(&event.rule), Some(&event.client_id), event.topic.as_ref()] {
-        // The length in front keeps "a", "bc" and "ab", "c" apart.
-        hash.add(&text.map_or(u64::MAX, |text| text.len() as u64).to_be_bytes());
-        hash.add(text.map_or(&[], |text| text.as_bytes()));
+        hash.add_text(text);
     }
     hash.add(&event.partition.unwrap_or(-1).to_be_bytes());
     hash.add(&event.number.to_be_bytes());
@@ -256,6 +305,12 @@ impl Default for Fnv {
 }
 
 impl Fnv {
+    /// Adds a text behind its length, which keeps "a", "bc" and "ab", "c" apart.
+    fn add_text(&mut self, text: Option<&String>) {
+        self.add(&text.map_or(u64::MAX, |text| text.len() as u64).to_be_bytes());
+        self.add(text.map_or(&[], |text| text.as_bytes()));
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -419,6 +474,36 @@ mod tests {
         assert!(engine.remove("rule") && !engine.remove("rule"));
         assert_eq!(engine.status(), []);
         assert!(engine.put(with(Occurrence::Nth(0))).is_err());
+    }
+
+    #[test]
+    fn rules_and_their_names_are_limited() {
+        let named = |name: String| FaultRule { name, ..with(Occurrence::Once) };
+        let rules: Vec<_> = (0..=RULES_MAX).map(|at| named(at.to_string())).collect();
+        let plan = |rules: &[FaultRule]| FaultPlan { seed: 0, rules: rules.to_vec() };
+        assert!(plan(&rules).check().unwrap_err().to_string().contains("at most 1000 rules"));
+        assert!(plan(&rules[1..]).check().is_ok());
+        let mut engine = engine(&rules[1..]);
+        assert!(engine.put(rules[0].clone()).is_err());
+        assert!(engine.put(rules[1].clone()).is_ok(), "a known rule replaces itself");
+        engine.replace(Vec::new(), None).unwrap();
+        for at in RULES_MAX..NAMES_MAX {
+            engine.put(named(format!("further {at}"))).unwrap();
+            assert!(engine.remove(&format!("further {at}")));
+        }
+        let refused = engine.put(named("one more".to_owned())).unwrap_err().to_string();
+        assert!(refused.contains("at most 10000 names"), "{refused}");
+        assert!(engine.replace(vec![rules[0].clone()], None).is_err());
+        assert!(engine.put(rules[1].clone()).is_ok());
+    }
+
+    #[test]
+    fn a_plan_over_http_sets_the_seed_that_it_names() {
+        let mut engine = engine(&[with(Occurrence::Once)]);
+        engine.replace(Vec::new(), None).unwrap();
+        assert_eq!(engine.plan(), FaultPlan { seed: 7, rules: Vec::new() });
+        engine.replace(Vec::new(), Some(9)).unwrap();
+        assert_eq!(engine.plan().seed, 9);
     }
 
     #[test]

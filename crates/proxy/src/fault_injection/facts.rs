@@ -1,15 +1,14 @@
-//! What fault rules match of a request: its API, its client id, and the topics and partitions that it names.
+//! Fields of a request that fault rules match: its API, its client id, and the topics and partitions that it names.
 
+use super::fetch_session::{FetchSession, RequestedPartition};
 use super::topics::TopicNames;
 use crate::produced::{Produced, TopicKey};
 use model::Uuid;
-use std::collections::BTreeSet;
 use wire::frame::{LENGTH_BYTES, RequestHead};
 use wire::{
     AddPartitionsToTxnRequest, ApiKey, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, FetchRequest, ListOffsetsRequest, Message, MetadataRequest,
-    OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, TxnOffsetCommitRequest,
-    decode,
+    DeleteTopicsRequest, ListOffsetsRequest, Message, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, TxnOffsetCommitRequest, decode,
 };
 
 /// A topic, or a partition of it, that a request names.
@@ -32,37 +31,7 @@ pub struct RequestFacts {
     pub partitions: Vec<NamedPartition>,
 }
 
-/// A topic by name or id, and a partition.
-type Named = (TopicKey, Option<i32>);
-
-/// Partitions of the fetch session of one connection (KIP-227): a request of a session names only the partitions that change.
-#[derive(Debug, Default)]
-pub struct FetchSession(BTreeSet<(TopicKey, i32)>);
-
-/// Session epochs of fetch requests that name all their partitions: the first of a session, and one without a session.
-const FULL_FETCH_EPOCHS: [i32; 2] = [0, -1];
-
-impl FetchSession {
-    fn apply(&mut self, request: FetchRequest, version: i16) -> Vec<Named> {
-        let topic = |name: String, id: Uuid| by_version(name, id, version, 13);
-        if FULL_FETCH_EPOCHS.contains(&request.session_epoch) {
-            self.0.clear();
-        }
-        for forgotten in request.forgotten_topics_data {
-            let topic = topic(forgotten.topic, forgotten.topic_id);
-            for partition in forgotten.partitions {
-                self.0.remove(&(topic.clone(), partition));
-            }
-        }
-        for named in request.topics {
-            let topic = topic(named.topic, named.topic_id);
-            self.0.extend(named.partitions.iter().map(|at| (topic.clone(), at.partition)));
-        }
-        self.0.iter().map(|(topic, partition)| (topic.clone(), Some(*partition))).collect()
-    }
-}
-
-fn by_name(name: String, partition: i32) -> Named {
+fn by_name(name: String, partition: i32) -> RequestedPartition {
     (TopicKey::Name(name), Some(partition))
 }
 
@@ -76,7 +45,7 @@ fn each<T, P>(
     topics: Vec<T>,
     parts: impl Fn(T) -> (TopicKey, Vec<P>),
     index: impl Fn(&P) -> i32,
-) -> Vec<Named> {
+) -> Vec<RequestedPartition> {
     let mut named = Vec::new();
     for topic in topics {
         let (key, partitions) = parts(topic);
@@ -124,7 +93,7 @@ fn named_by(
     version: i16,
     body: &[u8],
     session: &mut FetchSession,
-) -> Option<Vec<Named>> {
+) -> Option<Vec<RequestedPartition>> {
     let alone = |name: String| (TopicKey::Name(name), None);
     let named = match api {
         ApiKey::Fetch => session.apply(read(body, version)?, version),
@@ -194,7 +163,7 @@ fn named_by(
     Some(named)
 }
 
-fn offset_fetch(request: OffsetFetchRequest, version: i16) -> Vec<Named> {
+fn offset_fetch(request: OffsetFetchRequest, version: i16) -> Vec<RequestedPartition> {
     let mut named = each(
         request.topics.unwrap_or_default(),
         |topic| (TopicKey::Name(topic.name), topic.partition_indexes),
@@ -216,7 +185,7 @@ mod tests {
     use wire::fetch::{FetchPartition, FetchTopic, ForgottenTopic};
     use wire::metadata::MetadataRequestTopic;
     use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
-    use wire::{HeartbeatRequest, Request, Writer};
+    use wire::{FetchRequest, HeartbeatRequest, Request, Writer};
 
     struct Reading {
         session: FetchSession,

@@ -24,13 +24,31 @@ pub const FORMS: &str = "actions: {\"delay\": {\"ms\": 200}}, {\"delay_answer\":
 /// # Errors
 /// The text is malformed, or a rule is invalid.
 pub fn parse_plan(text: &str) -> Result<FaultPlan, FaultFileError> {
-    let plan: FaultPlan = match text.trim_start().starts_with('{') {
-        true => from_json(text)?,
-        false => toml::from_str(text)
-            .map_err(|error| FaultFileError::Syntax(error.to_string().trim_end().to_owned()))?,
-    };
+    let plan: FaultPlan = from_text(text)?;
     plan.check()?;
     Ok(plan)
+}
+
+fn from_text<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, FaultFileError> {
+    match text.trim_start().starts_with('{') {
+        true => from_json(text),
+        false => toml::from_str(text)
+            .map_err(|error| FaultFileError::Syntax(error.to_string().trim_end().to_owned())),
+    }
+}
+
+/// Reads a plan as [`parse_plan`] does, and its seed, if the text names one.
+///
+/// # Errors
+/// As [`parse_plan`].
+pub fn parse_plan_and_seed(text: &str) -> Result<(FaultPlan, Option<u64>), FaultFileError> {
+    #[derive(serde::Deserialize)]
+    struct NamedSeed {
+        seed: Option<u64>,
+    }
+    let plan = parse_plan(text)?;
+    let named: NamedSeed = from_text(text)?;
+    Ok((plan, named.seed))
 }
 
 /// Reads one rule from JSON.
@@ -136,6 +154,15 @@ action = { error = { code = "NOT_LEADER_OR_FOLLOWER" } }
         assert!(json.contains("missing field `action`") && json.contains("line 2"), "{json}");
         let twice = parse_plan(&TOML.replace("moved", "late")).unwrap_err().to_string();
         assert!(twice.contains("names are unique"), "{twice}");
+    }
+
+    #[test]
+    fn a_seed_that_a_text_does_not_name_is_none() {
+        let seed = |text: &str| parse_plan_and_seed(text).unwrap().1;
+        assert_eq!(
+            ["", "seed = 0", "{}", "{\"seed\": 5}"].map(seed),
+            [None, Some(0), None, Some(5)]
+        );
     }
 
     #[test]

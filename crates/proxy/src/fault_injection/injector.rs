@@ -2,7 +2,7 @@
 
 use super::engine::{FaultDecision, FaultEngine, RuleStatus};
 use super::facts::RequestFacts;
-use super::journal::JournalLine;
+use super::journal::{FaultEvent, JournalLine};
 use super::rule::{FaultAction, FaultPlan, FaultRule, InvalidRule};
 use super::topics::TopicNames;
 use crate::produced::NextOffsets;
@@ -186,15 +186,15 @@ impl FaultInjector {
         Ok(self.change(|engine| engine.put(rule))?)
     }
 
-    /// Sets these rules in the place of all rules. The seed stays.
+    /// Sets these rules in the place of all rules, and the seed, if there is one.
     ///
     /// # Errors
     /// A rule cannot be carried out; the rules stay as they are then.
-    pub fn replace(&self, plan: FaultPlan) -> Result<(), RefusedRule> {
+    pub fn replace(&self, rules: Vec<FaultRule>, seed: Option<u64>) -> Result<(), RefusedRule> {
+        let plan = FaultPlan { seed: 0, rules };
         plan.check()?;
         plan.rules.iter().try_for_each(|rule| self.check_control(rule))?;
-        self.change(|engine| engine.replace(plan.rules));
-        Ok(())
+        Ok(self.change(|engine| engine.replace(plan.rules, seed))?)
     }
 
     /// Removes a rule. Returns whether there was one of this name.
@@ -222,9 +222,9 @@ impl FaultInjector {
         self.engine().count(request);
     }
 
-    /// The rule of this name.
-    pub fn rule(&self, name: &str) -> Option<FaultRule> {
-        self.engine().rules().find(|rule| rule.name == name).cloned()
+    /// Whether the rule that decided this event is still set.
+    pub fn has_rule_of(&self, event: &FaultEvent) -> bool {
+        self.engine().has_rule_of(event)
     }
 
     /// Control of the brokers, if there is one.
@@ -321,7 +321,7 @@ mod tests {
         assert!(refused.contains("--brokers 3"), "{refused}");
         let none = FaultInjector::of_plan(plan(FaultAction::Close)).unwrap();
         assert!(none.put(rule(FaultAction::Kill)).is_err());
-        assert!(none.replace(plan(FaultAction::MoveLeader)).is_err());
+        assert!(none.replace(plan(FaultAction::MoveLeader).rules, None).is_err());
         assert_eq!(none.plan(), plan(FaultAction::Close), "a refused change changes nothing");
     }
 

@@ -72,7 +72,7 @@ pub fn parse_journal(text: &str) -> Result<(FaultPlan, Vec<FaultEvent>), Journal
                     .map_err(|error| JournalError::Line { line: 1, problem: error.to_string() });
                 plan = Some(valid.map(|()| first)?);
             }
-            // Whoever plays the journal back makes the changes again.
+            // The test that replays the journal repeats the changes.
             JournalLine::Plan(_) => {}
             JournalLine::Fault(_) if at == 0 => return Err(JournalError::NoPlan),
             JournalLine::Fault(event) => events.push(event),

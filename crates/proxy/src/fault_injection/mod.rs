@@ -1,13 +1,15 @@
 //! Fault injection: delays, errors, lost answers and ended connections by rule, at the frame of a request.
 //!
-//! Read `rule` (what a rule says), `engine` (which request gets which fault), then `connection` (how a fault is carried
-//! out on one connection; the relays of `requests` and `answers` call it). `facts` reads what rules match, `answer` makes
+//! Read `rule` (the fields of a rule), `engine` (the decision about a request), then `requests` and `answers` of the crate,
+//! which carry a fault out on one connection. `facts` reads what rules match, `answer` makes
 //! error answers, `journal` is the record of a run, `injector` joins all of it for one proxy. Nothing but `injector` and `topics` holds a lock;
 //! `rule`, `file`, `engine`, `facts`, `answer` and `journal` are pure.
 
 pub(crate) mod answer;
 mod engine;
 pub(crate) mod facts;
+pub(crate) mod fetch_answer;
+pub(crate) mod fetch_session;
 mod file;
 mod injector;
 mod journal;
@@ -18,7 +20,7 @@ pub(crate) mod testing;
 mod topics;
 
 pub use engine::{FaultDecision, FaultEngine, RuleStatus};
-pub use file::{FORMS, FaultFileError, parse_plan, parse_rule};
+pub use file::{FORMS, FaultFileError, parse_plan, parse_plan_and_seed, parse_rule};
 pub use injector::{BrokerControl, FaultInjector, FaultedRecords, RefusedRule};
 pub use journal::{FaultEvent, JournalError, JournalLine, parse_journal};
 pub use rule::{

@@ -4,6 +4,7 @@ use super::answer;
 use model::ErrorCode;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::HashSet;
 use wire::ApiKey;
 
 /// Seed and rules of a proxy, as in a file of faults.
@@ -27,13 +28,13 @@ pub struct FaultRule {
     /// API of the requests; `None` matches every API.
     #[serde(default, with = "api_name", skip_serializing_if = "Option::is_none")]
     pub api: Option<ApiKey>,
-    /// Topic of the requests; `*` stands for any characters. `None` matches every topic.
+    /// Topic of the requests; `*` matches any characters. `None` matches every topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Partition of the requests; `None` matches every partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<i32>,
-    /// Client id of the requests; `*` stands for any characters. `None` matches every client.
+    /// Client id of the requests; `*` matches any characters. `None` matches every client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// Matching requests that get the fault.
@@ -137,6 +138,8 @@ pub enum FaultAction {
 
 /// Longest delay and throttle time of a rule, in milliseconds: an hour.
 pub const DELAY_MS_MAX: u64 = 3_600_000;
+/// Rules of a plan at most.
+pub const RULES_MAX: usize = 1000;
 /// Longest name of a rule, in characters.
 const NAME_CHARS_MAX: usize = 100;
 /// APIs whose requests name partitions.
@@ -177,9 +180,13 @@ impl FaultPlan {
     /// # Errors
     /// The first field with an invalid value.
     pub fn check(&self) -> Result<(), InvalidRule> {
-        for (at, rule) in self.rules.iter().enumerate() {
+        if let Some(rule) = self.rules.get(RULES_MAX) {
+            return Err(rule.one_too_many());
+        }
+        let mut names = HashSet::new();
+        for rule in &self.rules {
             rule.check()?;
-            if self.rules[..at].iter().any(|other| other.name == rule.name) {
+            if !names.insert(&rule.name) {
                 return Err(rule.invalid("name", "two rules have this name; names are unique"));
             }
         }
@@ -188,7 +195,12 @@ impl FaultPlan {
 }
 
 impl FaultRule {
-    fn invalid(&self, field: &'static str, problem: impl Into<String>) -> InvalidRule {
+    /// The rule is above [`RULES_MAX`].
+    pub(super) fn one_too_many(&self) -> InvalidRule {
+        self.invalid("rules", format!("allowed are at most {RULES_MAX} rules at a time"))
+    }
+
+    pub(super) fn invalid(&self, field: &'static str, problem: impl Into<String>) -> InvalidRule {
         InvalidRule { rule: self.name.clone(), field, problem: problem.into() }
     }
 
@@ -318,7 +330,7 @@ impl FaultAction {
     }
 }
 
-/// Whether `text` has the form of `pattern`, in which `*` stands for any characters, also none.
+/// Whether `text` has the form of `pattern`, in which `*` matches any characters, also none.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };

@@ -316,3 +316,19 @@ async fn requests_without_an_answer_are_lost_or_cut() {
     assert_eq!(end_of(&mut client).await, Some(0));
     setup.reached(&["b", "c"]).await;
 }
+
+#[tokio::test]
+async fn a_removed_rule_owes_no_reordering() {
+    let setup = Setup::start(&[once(FaultAction::Reorder)]).await;
+    let mut client = setup.client().await;
+    // No other request comes: it goes unchanged, and the next one is owed.
+    client.send(&request("a", -1), VERSION, 1).await;
+    assert_eq!(produced(&mut client).await.0, 1);
+    assert_eq!(setup.faults.status()[0].faults, 1);
+    let name = setup.faults.status()[0].rule.name.clone();
+    assert!(setup.faults.remove(&name));
+    client.send_all(&[request("b", -1), request("c", -1)], VERSION, 2).await;
+    assert_eq!(produced(&mut client).await.0, 2);
+    assert_eq!(produced(&mut client).await.0, 3);
+    assert_eq!(setup.values(), ["a", "b", "c"]);
+}
