@@ -81,7 +81,10 @@ type TestBroker struct {
 	kill  func() error
 }
 
-// syncBuffer keeps what the program reports.
+// logBytesMax is the number of bytes of the program's last reports that a broker keeps.
+const logBytesMax = 1 << 20
+
+// syncBuffer keeps the last reports of the program.
 type syncBuffer struct {
 	mutex  sync.Mutex
 	buffer bytes.Buffer
@@ -90,7 +93,11 @@ type syncBuffer struct {
 func (b *syncBuffer) Write(p []byte) (int, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.buffer.Write(p)
+	b.buffer.Write(p)
+	if excess := b.buffer.Len() - logBytesMax; excess > 0 {
+		b.buffer.Next(excess)
+	}
+	return len(p), nil
 }
 
 func (b *syncBuffer) String() string {

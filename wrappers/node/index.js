@@ -13,6 +13,8 @@ const BINARY_VARIABLE = 'HIGHWATER_BIN';
 const START_TIMEOUT = 60_000;
 /** Milliseconds until a broker that was told to end is killed. */
 const STOP_TIMEOUT = 30_000;
+/** Milliseconds without an answer over HTTP. */
+const HTTP_TIMEOUT = 30_000;
 /** Characters of the program's reports that are kept. */
 const LOG_LENGTH_MAX = 1_000_000;
 
@@ -187,12 +189,17 @@ class TestBroker {
         answer.on('data', (piece) => (text += piece));
         answer.on('error', reject);
         answer.on('end', () => {
-          if (answer.statusCode >= 400) {
-            reject(new HighwaterError(JSON.parse(text).error));
-          } else {
-            resolve(text === '' ? undefined : JSON.parse(text));
+          try {
+            const value = text === '' ? undefined : JSON.parse(text);
+            if (answer.statusCode < 400) resolve(value);
+            else reject(new HighwaterError(value?.error ?? `HTTP ${answer.statusCode}`));
+          } catch (error) {
+            reject(new HighwaterError(`invalid answer (HTTP ${answer.statusCode}): ${error.message}`));
           }
         });
+      });
+      request.setTimeout(HTTP_TIMEOUT, () => {
+        request.destroy(new HighwaterError(`no answer within ${HTTP_TIMEOUT} ms`));
       });
       request.on('error', reject);
       request.end(body === undefined ? undefined : JSON.stringify(body));

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import uuid
 from pathlib import Path
 
@@ -86,6 +87,18 @@ def stops():
     assert not broker.is_running() and not os.path.exists(broker.data_dir)
     with pytest.raises(ProcessLookupError):
         os.kill(broker.pid, 0)
+    # A forked process has the pipe that ends the broker, too.
+    broker = TestBroker()
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        broker.stop()
+        assert not os.path.exists(broker.data_dir)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def refused_start():

@@ -8,12 +8,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Names the program `highwater`.
 pub const BINARY_VARIABLE: &str = "HIGHWATER_BIN";
-/// How long a broker may take to end before it is killed.
+/// Time for the start of a broker, after which it is killed.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for the end of a broker, after which it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an answer over HTTP may take.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -180,15 +183,26 @@ impl TestBroker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log.try_clone()?);
         let mut child = command.spawn()?;
         let stdin = child.stdin.take();
-        let mut ready = String::new();
-        let read = match child.stdout.take() {
-            Some(stdout) => BufReader::new(stdout).read_line(&mut ready),
-            None => Ok(0),
-        };
+        let (sender, receiver) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || {
+                let mut line = String::new();
+                let read = BufReader::new(stdout).read_line(&mut line);
+                // The start has timed out if there is no receiver.
+                let _ = sender.send(read.map(|_| line));
+            });
+        }
+        let ready = receiver.recv_timeout(START_TIMEOUT).ok().and_then(Result::ok);
+        let has_timed_out = ready.is_none();
+        let ready = ready.unwrap_or_default();
         let mut broker = TestBroker { child, stdin, log, ready };
-        match read {
-            Ok(count) if count > 0 => Ok(broker),
-            _ => {
+        match broker.ready.is_empty() {
+            false => Ok(broker),
+            true => {
+                if has_timed_out {
+                    // `stop` waits for its end.
+                    let _ = broker.child.kill();
+                }
                 broker.stop();
                 Err(Error(format!("the test broker did not start: {}", broker.log()?.trim())))
             }

@@ -139,7 +139,12 @@ class TestBroker:
         process, self._process = self._process, None
         if process is None:
             return
-        process.stdin.close()
+        try:
+            process.stdin.close()
+        except OSError:
+            pass  # The process has closed its end.
+        # A forked process (multiprocessing) may hold the pipe open.
+        process.terminate()
         try:
             process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -188,7 +193,7 @@ class TestBroker:
     def _call(self, method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.http + path, data=data, method=method)
-        # No proxy of the environment stands before an address of this machine.
+        # Requests to an address of this machine bypass the proxy of the environment.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=HTTP_TIMEOUT) as answer:

@@ -1,15 +1,15 @@
 package highwater.testing;
 
-import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
- * Gives each test that has a parameter {@link TestBroker} a broker of its own, which ends with the test. Use it by
+ * Gives each test that has a parameter {@link TestBroker} a broker of its own, which ends with the test. A parameter of
+ * {@code @BeforeAll} or of a constructor of a shared instance gets a broker of the class, which all its tests share. Use it by
  * {@code @ExtendWith(HighwaterExtension.class)}, or as a field with {@code @RegisterExtension} and options.
  */
-public final class HighwaterExtension implements ParameterResolver, AfterEachCallback {
+public final class HighwaterExtension implements ParameterResolver {
     private static final ExtensionContext.Namespace NAMESPACE =
             ExtensionContext.Namespace.create(HighwaterExtension.class);
 
@@ -33,13 +33,20 @@ public final class HighwaterExtension implements ParameterResolver, AfterEachCal
     @Override
     public Object resolveParameter(ParameterContext parameter, ExtensionContext test) {
         return test.getStore(NAMESPACE)
-                .getOrComputeIfAbsent(TestBroker.class, key -> options.start(), TestBroker.class);
+                .getOrComputeIfAbsent(TestBroker.class, key -> new StoredBroker(options.start()), StoredBroker.class)
+                .broker;
     }
 
-    @Override
-    public void afterEach(ExtensionContext test) {
-        TestBroker broker = test.getStore(NAMESPACE).remove(TestBroker.class, TestBroker.class);
-        if (broker != null) {
+    /** A broker that ends with the context of its test or class. */
+    private static final class StoredBroker implements ExtensionContext.Store.CloseableResource {
+        private final TestBroker broker;
+
+        StoredBroker(TestBroker broker) {
+            this.broker = broker;
+        }
+
+        @Override
+        public void close() {
             broker.close();
         }
     }

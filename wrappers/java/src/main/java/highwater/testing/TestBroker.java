@@ -30,16 +30,18 @@ public final class TestBroker implements AutoCloseable {
     private static final Duration STOP_TIMEOUT = Duration.ofSeconds(30);
     private static final Duration HTTP_TIMEOUT = Duration.ofSeconds(30);
 
+    /** One client for all brokers: each client has a thread and sockets of its own. */
+    private static final HttpClient HTTP =
+            HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).proxy(ProxySelector.of(null)).build();
+
     private final Process process;
     private final Path log;
-    private final HttpClient http;
     private final String ready;
 
     private TestBroker(Process process, Path log, String ready) {
         this.process = process;
         this.log = log;
         this.ready = ready;
-        this.http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).proxy(ProxySelector.of(null)).build();
     }
 
     /** Options of a broker. */
@@ -309,7 +311,7 @@ public final class TestBroker implements AutoCloseable {
                 : HttpRequest.BodyPublishers.ofString(body);
         var request = HttpRequest.newBuilder(URI.create(http() + path)).method(method, sent).timeout(HTTP_TIMEOUT);
         try {
-            var answer = http.send(request.build(), HttpResponse.BodyHandlers.ofString());
+            var answer = HTTP.send(request.build(), HttpResponse.BodyHandlers.ofString());
             if (answer.statusCode() >= 400) {
                 throw new HighwaterException(field(answer.body(), "error"));
             }
