@@ -319,7 +319,13 @@ async fn requests_without_an_answer_are_lost_or_cut() {
 
 #[tokio::test]
 async fn a_removed_rule_owes_no_reordering() {
-    let setup = Setup::start(&[once(FaultAction::Reorder)]).await;
+    // The second rule never fires. The proxy reads produce requests because of it.
+    let never = FaultRule {
+        name: "never".to_owned(),
+        occurrence: Occurrence::Nth(1000),
+        ..rule(ApiKey::Produce, FaultAction::Close)
+    };
+    let setup = Setup::start(&[once(FaultAction::Reorder), never]).await;
     let mut client = setup.client().await;
     // No other request comes: it goes unchanged, and the next one is owed.
     client.send(&request("a", -1), VERSION, 1).await;
