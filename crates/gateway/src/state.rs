@@ -71,6 +71,7 @@ impl Shared {
                 settings.key.clone(),
                 settings.access,
                 settings.is_secure,
+                !settings.proxies.is_empty(),
             ),
             entrants: Entrants::new(settings.connections_max, settings.connections_per_address_max),
             counts: Counts::default(),

@@ -7,9 +7,9 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses of a network.
+/// The addresses of one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
+struct AddressRange {
     /// IPv4 addresses in their form of IPv6.
     first: u128,
     /// Bits that all addresses share, of 128.
@@ -23,8 +23,8 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-impl Network {
-    fn parse(text: &str) -> Option<Network> {
+impl AddressRange {
+    fn parse(text: &str) -> Option<AddressRange> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -33,7 +33,7 @@ impl Network {
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         let bits: u32 = bits.map_or(Ok(bits_max), str::parse).ok()?;
         let bits = (bits <= bits_max).then_some(bits + 128 - bits_max)?;
-        let network = Network { first: number(address), bits };
+        let network = AddressRange { first: number(address), bits };
         (network.first & !network.mask() == 0).then_some(network)
     }
 
@@ -71,6 +71,10 @@ impl ForwardingHeader {
         match self {
             ForwardingHeader::XForwardedFor => address(entry),
             ForwardingHeader::Forwarded => {
+                // A part of a quoted string that has commas: a client can choose that text (`host`).
+                if entry.matches('"').count() % 2 != 0 || entry.contains('\\') {
+                    return None;
+                }
                 let mut pairs = entry.split(';').filter_map(|pair| pair.trim().split_once('='));
                 let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"))?;
                 let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
@@ -105,10 +109,10 @@ impl fmt::Display for InvalidNetwork {
 
 impl std::error::Error for InvalidNetwork {}
 
-/// Proxies whose header is believed.
+/// Trusted proxies, and the header that they append addresses to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrustedProxies {
-    networks: Vec<Network>,
+    networks: Vec<AddressRange>,
     header: ForwardingHeader,
 }
 
@@ -122,7 +126,7 @@ impl TrustedProxies {
         header: ForwardingHeader,
     ) -> Result<TrustedProxies, InvalidNetwork> {
         let network = |item: &str| {
-            Network::parse(item.trim()).ok_or_else(|| InvalidNetwork(item.trim().to_owned()))
+            AddressRange::parse(item.trim()).ok_or_else(|| InvalidNetwork(item.trim().to_owned()))
         };
         let networks = items.into_iter().map(network).collect::<Result<_, _>>()?;
         Ok(TrustedProxies { networks, header })
@@ -138,25 +142,27 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.has(address))
     }
 
-    /// The header that is believed.
+    /// The header of the trusted proxies.
     pub fn header(&self) -> ForwardingHeader {
         self.header
     }
 
-    /// The address of the client. `peer`: the address that the connection came from. `values`: those of the header, in their
-    /// order; an unreadable value is empty. Where an entry has no address, the client is the proxy that wrote it.
+    /// The address of the client. `peer`: the address that the connection came from. `values`: the values of the header, in
+    /// their order. Where an entry has no address, the client is the proxy that wrote the entry.
     pub fn client<'a>(
         &self,
         peer: IpAddr,
-        values: impl DoubleEndedIterator<Item = &'a str>,
+        values: impl DoubleEndedIterator<Item = &'a [u8]>,
     ) -> IpAddr {
         let mut client = peer;
-        // A comma within quotes is in no address: such an entry has none.
-        for entry in values.rev().flat_map(|value| value.rsplit(',')) {
+        // Each entry is decoded by itself: bytes that a client sent must not hide the entry that its proxy appended.
+        for entry in values.rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
             if !self.has(client) {
                 break;
             }
-            let Some(before) = self.header.address(entry) else { break };
+            let address =
+                std::str::from_utf8(entry).ok().and_then(|text| self.header.address(text));
+            let Some(before) = address else { break };
             client = before;
         }
         client
@@ -202,13 +208,13 @@ mod tests {
             ("127.0.0.1", &["203.0.113.9, absent, 10.0.0.3"], "10.0.0.3"),
         ] {
             assert_eq!(
-                trusted.client(ip(peer), values.iter().copied()),
+                trusted.client(ip(peer), values.iter().map(|value| value.as_bytes())),
                 ip(client),
                 "{peer} {values:?}"
             );
         }
         let none = TrustedProxies::default();
-        assert_eq!(none.client(ip("127.0.0.1"), ["1.2.3.4"].into_iter()), ip("127.0.0.1"));
+        assert_eq!(none.client(ip("127.0.0.1"), [&b"1.2.3.4"[..]].into_iter()), ip("127.0.0.1"));
     }
 
     #[test]
@@ -222,10 +228,27 @@ mod tests {
             ("for=_hidden", "127.0.0.1"),
             ("for=\"203.0.113.9", "127.0.0.1"),
             ("by=203.0.113.9", "127.0.0.1"),
+            // A client can choose the name of the host, and with it the text between quotes.
+            ("for=203.0.113.9;host=\"a,for=6.6.6.6;b=c\"", "127.0.0.1"),
+            ("for=203.0.113.9;host=\"a\\\",for=6.6.6.6;b=\\\"\"", "127.0.0.1"),
+            ("for=203.0.113.9;host=\"a\"", "203.0.113.9"),
             // A client cannot hide behind a quote that it leaves open.
             ("for=\"1.2.3.4, for=203.0.113.9", "203.0.113.9"),
         ] {
-            assert_eq!(trusted.client(ip("127.0.0.1"), [value].into_iter()), ip(client), "{value}");
+            let values = [value.as_bytes()].into_iter();
+            assert_eq!(trusted.client(ip("127.0.0.1"), values), ip(client), "{value}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_a_client_do_not_hide_the_entry_of_its_proxy() {
+        let trusted = proxies(ForwardingHeader::XForwardedFor);
+        for (value, client) in [
+            (&b"\xff, 203.0.113.9"[..], "203.0.113.9"),
+            (b"\xc3\xa9, 203.0.113.9, 10.0.0.1", "203.0.113.9"),
+            (b"203.0.113.9, \xff", "127.0.0.1"),
+        ] {
+            assert_eq!(trusted.client(ip("127.0.0.1"), [value].into_iter()), ip(client));
         }
     }
 

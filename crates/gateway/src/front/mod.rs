@@ -14,7 +14,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderValue};
 use hyper::http::request::Parts;
 use serving::forwarded::TrustedProxies;
 use tokio::net::{TcpListener, TcpStream};
@@ -52,9 +52,7 @@ impl Peer {
     pub(crate) fn see_through(proxies: &TrustedProxies, parts: &mut Parts) {
         let Some(peer) = Peer::of(parts).filter(|peer| proxies.has(*peer)) else { return };
         let values = parts.headers.get_all(proxies.header().name()).iter();
-        // An unreadable value names no address.
-        let values: Vec<&str> = values.map(|value| value.to_str().unwrap_or_default()).collect();
-        let client = proxies.client(peer, values.into_iter());
+        let client = proxies.client(peer, values.map(HeaderValue::as_bytes));
         parts.extensions.insert(Peer(client));
     }
 

@@ -2,8 +2,8 @@
 //! nobody else from logging in.
 //!
 //! A bucket of guesses for each address, which fills again with time. A password that was right costs none. An IPv6 address counts by
-//! its first 64 bits: one client has all addresses behind them. This machine's own addresses are left out: a proxy that is not
-//! configured as trusted may be there, and all its clients with it.
+//! its first 64 bits: one client has all addresses behind them. Without trusted proxies, loopback addresses are left out: a proxy
+//! may run on this machine, and all its clients have its address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,8 +20,10 @@ const REFILL: Duration = Duration::from_secs(6);
 const ADDRESSES_MAX: usize = 10_000;
 
 /// Guesses by address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guesses {
+    /// Whether loopback addresses have a limit as well.
+    counts_loopback: bool,
     buckets: Mutex<HashMap<Place, Bucket>>,
 }
 
@@ -39,16 +41,22 @@ impl Bucket {
     }
 }
 
-/// The place of an address; `None`: not counted.
-fn place(address: IpAddr) -> Option<Place> {
-    (!address.to_canonical().is_loopback()).then(|| Place::of(address))
-}
-
 impl Guesses {
+    /// `counts_loopback`: whether loopback addresses have a limit as well.
+    pub(super) fn new(counts_loopback: bool) -> Guesses {
+        Guesses { counts_loopback, buckets: Mutex::default() }
+    }
+
+    /// The place of an address; `None` if guesses from the address have no limit.
+    fn place(&self, address: IpAddr) -> Option<Place> {
+        let is_counted = self.counts_loopback || !address.to_canonical().is_loopback();
+        is_counted.then(|| Place::of(address))
+    }
+
     /// Takes a guess; false if there is none left. Taken before the password is looked at, so that many at once are not
     /// more than may be.
     pub(super) fn take(&self, address: IpAddr, now: Instant) -> bool {
-        let Some(place) = place(address) else { return true };
+        let Some(place) = self.place(address) else { return true };
         let mut buckets = self.buckets.lock().expect("no code under it panics");
         if buckets.len() >= ADDRESSES_MAX && !buckets.contains_key(&place) {
             buckets.retain(|_, bucket| bucket.spent(now) > 0.0);
@@ -67,7 +75,7 @@ impl Guesses {
 
     /// Gives a guess back: the password was right, or was not looked at.
     pub(super) fn give_back(&self, address: IpAddr, now: Instant) {
-        let Some(place) = place(address) else { return };
+        let Some(place) = self.place(address) else { return };
         let mut buckets = self.buckets.lock().expect("no code under it panics");
         if let Some(bucket) = buckets.get_mut(&place) {
             *bucket = Bucket { spent: (bucket.spent(now) - 1.0).max(0.0), at: now };
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn ten_may_be_wrong_and_one_more_after_a_while() {
-        let (guesses, now) = (Guesses::default(), Instant::now());
+        let (guesses, now) = (Guesses::new(false), Instant::now());
         let one = address("10.0.0.1");
         assert!((0..10).all(|_| guesses.take(one, now)));
         assert!(!guesses.take(one, now) && !guesses.take(one, now + REFILL / 2));
@@ -99,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_right_costs_nothing() {
-        let (guesses, now) = (Guesses::default(), Instant::now());
+        let (guesses, now) = (Guesses::new(false), Instant::now());
         let one = address("10.0.0.1");
         for _ in 0..100 {
             assert!(guesses.take(one, now));
@@ -111,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_this_machine_is_none() {
-        let (guesses, now) = (Guesses::default(), Instant::now());
+        let (guesses, now) = (Guesses::new(false), Instant::now());
         let all = (0..11).map(|host| address(&format!("2001:db8::{host}")));
         assert_eq!(all.filter(|host| guesses.take(*host, now)).count(), 10);
         assert!(guesses.take(address("2001:db8:0:1::1"), now));
@@ -120,11 +128,14 @@ mod tests {
         for own in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert!((0..100).all(|_| guesses.take(address(own), now)), "{own}");
         }
+        let guesses = Guesses::new(true);
+        let own = address("127.0.0.1");
+        assert!((0..10).all(|_| guesses.take(own, now)) && !guesses.take(own, now));
     }
 
     #[test]
     fn the_table_is_bounded() {
-        let (guesses, now) = (Guesses::default(), Instant::now());
+        let (guesses, now) = (Guesses::new(false), Instant::now());
         for host in 0..ADDRESSES_MAX as u32 + 100 {
             assert!(guesses.take(IpAddr::from((0x0a00_0000 + host).to_be_bytes()), now));
         }

@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn a_stream_ends_with_the_cookie_that_opened_it() {
         let dir = tempfile::tempdir().unwrap();
-        let who = Who::new(Some(users_file(dir.path())), None, Access::Read, false);
+        let who = Who::new(Some(users_file(dir.path())), None, Access::Read, false, false);
         let book = who.keeper.as_ref().unwrap().book().await;
         let known = book.user("ann").unwrap();
         let session = |expires_s| Login::new(known, LoginMeans::Session { id: 1, expires_s });

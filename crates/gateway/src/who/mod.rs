@@ -101,12 +101,14 @@ pub(crate) struct Who {
 
 impl Who {
     /// `users_file`: without one there are no users. `key`: without one, what is signed is void after a restart.
-    /// `is_secure`: clients come under TLS.
+    /// `is_secure`: clients come under TLS. `has_proxies`: there are trusted proxies, so that a client at a loopback address
+    /// is one client.
     pub(crate) fn new(
         users_file: Option<PathBuf>,
         key: Option<SigningKey>,
         access: Access,
         is_secure: bool,
+        has_proxies: bool,
     ) -> Who {
         let rights = match access {
             Access::Health => Rights::NONE,
@@ -119,7 +121,7 @@ impl Who {
             keeper: users_file.map(|path| Keeper::new(path, changes.clone())),
             changes,
             cookie_name: if is_secure { SECURE_COOKIE } else { COOKIE },
-            logins: Arc::new(Logins::new()),
+            logins: Arc::new(Logins::new(has_proxies)),
             signer: Signer::new(&key.unwrap_or_else(SigningKey::random)),
             nobody: Visitor {
                 name: Arc::from(""),

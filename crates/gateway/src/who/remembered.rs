@@ -53,11 +53,12 @@ pub(super) struct Logins {
 }
 
 impl Logins {
-    pub(super) fn new() -> Logins {
+    /// `counts_loopback`: whether guesses from loopback addresses have a limit as well.
+    pub(super) fn new(counts_loopback: bool) -> Logins {
         Logins {
             key: hmac::Key::new(hmac::HMAC_SHA256, &random::<32>()),
             checker: Checker::new(),
-            guesses: Guesses::default(),
+            guesses: Guesses::new(counts_loopback),
             entries: Mutex::default(),
         }
     }
@@ -174,7 +175,7 @@ mod tests {
             users.users.insert(name.to_owned(), user);
         }
         let book = Arc::new(Book::of(&users).unwrap());
-        let logins = Arc::new(Logins::new());
+        let logins = Arc::new(Logins::new(false));
         let check = async |name: &str, password: &str| {
             let before = logins.checker.work.get();
             let outcome = logins.check(&book, name, password, None).await;

@@ -28,6 +28,16 @@ async fn guess(connection: &mut Connection, (name, value): (&str, &str)) -> u16 
     connection.ask("GET", "/topics", &headers, b"").await.status
 }
 
+/// Whether further guesses with this header are refused. A guess may take so long that the next one is due.
+async fn is_limited(connection: &mut Connection, header: (&str, &str)) -> bool {
+    for _ in 0..2 * GUESSES {
+        if guess(connection, header).await == 429 {
+            return true;
+        }
+    }
+    false
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_passwords_count_for_the_client_behind_a_proxy() {
     for (header, one, another) in [
@@ -42,17 +52,9 @@ async fn wrong_passwords_count_for_the_client_behind_a_proxy() {
         }
         // The client's own entry comes before the proxy's.
         let claimed = format!("{another}, {one}");
-        // Each of them may take so long that the next guess is due.
-        let is_limited = async |connection: &mut Connection, value: &str| {
-            for _ in 0..2 * GUESSES {
-                if guess(connection, (header.name(), value)).await == 429 {
-                    return true;
-                }
-            }
-            false
-        };
-        assert!(is_limited(&mut connection, one).await);
-        assert!(is_limited(&mut connection, &claimed).await, "a claim gives no address");
+        assert!(is_limited(&mut connection, (header.name(), one)).await);
+        let claim = (header.name(), &*claimed);
+        assert!(is_limited(&mut connection, claim).await, "a claim gives no address");
         assert_eq!(guess(&mut connection, (header.name(), another)).await, 401);
         world.stop().await;
     }
@@ -61,13 +63,14 @@ async fn wrong_passwords_count_for_the_client_behind_a_proxy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_from_another_peer_or_of_another_name_is_no_address() {
     let dir = tempfile::tempdir().unwrap();
-    // Connections of this test come from 127.0.0.1, whose guesses are not limited.
+    // Connections of this test come from 127.0.0.1, which is not a trusted proxy.
     let world = world(&dir, "127.0.0.2", ForwardingHeader::XForwardedFor).await;
     let mut connection = world.connect().await;
-    for _ in 0..2 * GUESSES {
-        let name = ForwardingHeader::XForwardedFor.name();
+    let name = ForwardingHeader::XForwardedFor.name();
+    for _ in 0..GUESSES {
         assert_eq!(guess(&mut connection, (name, "203.0.113.1")).await, 401);
     }
+    assert!(is_limited(&mut connection, (name, "203.0.113.2")).await, "the address of the peer");
     let address = world.gateway.address();
     let mut proxy = Connection::open_from("127.0.0.2:0".parse().unwrap(), address).await;
     // The guesses from elsewhere were not those of this client; and the proxy passes other headers on.
@@ -79,5 +82,27 @@ async fn a_header_from_another_peer_or_of_another_name_is_no_address() {
         ];
         assert_eq!(proxy.ask("GET", "/topics", &headers, b"").await.status, 401);
     }
+    assert!(is_limited(&mut proxy, (name, "203.0.113.1")).await);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_cannot_take_the_address_of_its_proxy() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(&dir, "127.0.0.0/8", ForwardingHeader::XForwardedFor).await;
+    let mut connection = world.connect().await;
+    let mut limited = false;
+    for _ in 0..3 * GUESSES {
+        let request =
+            b"GET /topics HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic YW5uOndyb25n\r\n\
+                        x-forwarded-for: \xff, 203.0.113.9\r\n\r\n";
+        connection.send(request).await;
+        limited |= connection.answer().await.status == 429;
+    }
+    assert!(limited);
+    // The guesses were those of the client, and the proxy's own address has a limit as well.
+    let own = ("x-forwarded-for", "unknown");
+    assert_eq!(guess(&mut connection, own).await, 401);
+    assert!(is_limited(&mut connection, own).await);
     world.stop().await;
 }
