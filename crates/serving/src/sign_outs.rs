@@ -24,14 +24,14 @@ pub struct DamagedSignOuts;
 
 /// Sessions of a user that were signed out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct OfUser {
+struct UserSignOuts {
     /// Id and end, in seconds since 1970. Invariant: at most [`SESSIONS_MAX`], with ends after `before_s`.
     sessions: BTreeMap<u128, u64>,
     /// Sessions that end until then are void.
     before_s: u64,
 }
 
-impl OfUser {
+impl UserSignOuts {
     fn bound(&mut self) {
         self.sessions.retain(|_, expires_s| *expires_s > self.before_s);
         while self.sessions.len() > SESSIONS_MAX {
@@ -41,24 +41,24 @@ impl OfUser {
         }
     }
 
-    /// Whether all of its sessions have ended by themselves.
-    fn is_over(&self, now_s: u64) -> bool {
-        self.before_s <= now_s && self.sessions.values().all(|expires_s| *expires_s <= now_s)
+    /// Drops sessions that have expired. Returns whether a session may be left that has not.
+    fn drop_expired(&mut self, now_s: u64) -> bool {
+        self.sessions.retain(|_, expires_s| *expires_s > now_s);
+        self.before_s > now_s || !self.sessions.is_empty()
     }
 }
 
 /// Sessions that were signed out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignOuts {
-    users: BTreeMap<String, OfUser>,
+    users: BTreeMap<String, UserSignOuts>,
 }
 
 impl SignOuts {
-    /// Signs a session out. Users whose sessions have all ended by themselves are dropped.
+    /// Signs a session out. Sessions that have expired are dropped.
     pub fn sign_out(&mut self, user: &str, id: u128, expires_s: u64, now_s: u64) {
-        self.users.retain(|_, of_user| !of_user.is_over(now_s));
+        self.users.retain(|_, of_user| of_user.drop_expired(now_s));
         let of_user = self.users.entry(user.to_owned()).or_default();
-        of_user.sessions.retain(|_, expires_s| *expires_s > now_s);
         of_user.sessions.insert(id, expires_s);
         of_user.bound();
     }
@@ -126,7 +126,7 @@ impl SignOuts {
                 Some((u128::from_str_radix(id, 16).ok()?, expires_s.parse().ok()?))
             };
             let sessions = words.map(session).collect::<Option<BTreeMap<u128, u64>>>()?;
-            let mut of_user = OfUser { sessions, before_s };
+            let mut of_user = UserSignOuts { sessions, before_s };
             of_user.bound();
             all.users.insert(user.to_owned(), of_user);
         }

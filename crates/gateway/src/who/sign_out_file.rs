@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use serving::claims::Claims;
 use serving::sign_outs::{DamagedSignOuts, FILE_BYTES_MAX, SignOuts};
 
 use super::book::{Mark, mark};
@@ -60,16 +61,21 @@ impl SignOutFile {
         Ok((Some(mark), SignOuts::parse(&text)?))
     }
 
-    /// Adds sign-outs to the file. Returns all that it has then.
+    /// Adds a session to the file and drops expired ones; a file that has the session is not written. `now_s`: seconds since
+    /// 1970. Returns all sessions of the file.
     ///
     /// # Errors
-    /// The file cannot be read or written, or is damaged; it is as before.
-    pub(super) fn add(&self, more: &SignOuts) -> Result<SignOuts, SignOutFileError> {
+    /// The file cannot be read or written, or is damaged; the file is as before.
+    pub(super) fn add(&self, session: &Claims, now_s: u64) -> Result<SignOuts, SignOutFileError> {
+        let (user, id, expires_s) = (&session.user, session.id, session.expires_s);
         // The lock has a file of its own, because the other one is replaced.
         let lock = private().create(true).truncate(false).open(with_suffix(&self.0, ".lock"))?;
         lock.lock()?;
         let (_, mut all) = self.load()?;
-        all.merge(more);
+        if all.has(user, id, expires_s) {
+            return Ok(all);
+        }
+        all.sign_out(user, id, expires_s, now_s);
         let new = with_suffix(&self.0, ".new");
         let mut file = private().create(true).truncate(true).open(&new)?;
         file.write_all(all.text().as_bytes())?;
@@ -89,4 +95,43 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serving::claims::Use;
+
+    use super::*;
+
+    fn session(user: &str, id: u128, expires_s: u64) -> Claims {
+        Claims { good_for: Use::Session, expires_s, id, stamp: 0, user: user.to_owned() }
+    }
+
+    #[test]
+    fn expired_sessions_leave_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SignOutFile::beside(&dir.path().join("key"));
+        for (user, id, expires_s) in [("ann", 1, 100), ("bob", 2, 100), ("bob", 3, 300)] {
+            file.add(&session(user, id, expires_s), 0).unwrap();
+        }
+        file.add(&session("eve", 4, 300), 200).unwrap();
+        let mut left = SignOuts::default();
+        left.sign_out("bob", 3, 300, 0);
+        left.sign_out("eve", 4, 300, 0);
+        assert_eq!(file.load().unwrap().1, left);
+    }
+
+    #[test]
+    fn a_session_that_the_file_has_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SignOutFile::beside(&dir.path().join("key"));
+        file.add(&session("ann", 1, 100), 0).unwrap();
+        let written =
+            || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(file.path()).unwrap());
+        let first = written();
+        file.add(&session("ann", 1, 100), 0).unwrap();
+        assert_eq!(written(), first);
+        file.add(&session("ann", 2, 100), 0).unwrap();
+        assert_ne!(written(), first);
+    }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
@@ -13,14 +14,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serving::claims::{Claims, Use};
 use serving::sign_outs::SignOuts;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::book::Mark;
 use super::sign_out_file::{SignOutFile, SignOutFileError};
 use super::tokens::random;
 
-/// How long the file of sign-outs is believed without a read.
+/// Age of the last read from which the file of sign-outs is read again.
 const FRESH: Duration = Duration::from_secs(1);
+/// Time that a request waits for a read of the file of sign-outs: a shared directory may hang.
+const READ_MAX: Duration = Duration::from_secs(2);
+/// Time that a sign-out waits for its write.
+const WRITE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of the longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
@@ -35,6 +41,8 @@ pub struct SigningKey {
     bytes: [u8; 32],
     /// The file that the key was read from.
     file: Option<PathBuf>,
+    /// Sessions of the file of sign-outs when the key was read.
+    signed_out: SignOuts,
 }
 
 impl fmt::Debug for SigningKey {
@@ -62,7 +70,7 @@ pub enum KeyError {
 impl SigningKey {
     /// One that nobody knows, and that is gone with this process.
     pub fn random() -> SigningKey {
-        SigningKey { bytes: random(), file: None }
+        SigningKey { bytes: random(), file: None, signed_out: SignOuts::default() }
     }
 
     /// The key in a file; a file that is missing is made, readable to its owner alone.
@@ -72,8 +80,9 @@ impl SigningKey {
     pub fn of_file(path: &Path) -> Result<SigningKey, KeyError> {
         let bytes = SigningKey::bytes_of(path)?;
         // Sessions that were signed out must not be valid again.
-        SignOutFile::beside(path).load().map_err(|error| KeyError::SignOuts(error.to_string()))?;
-        Ok(SigningKey { bytes, file: Some(path.to_owned()) })
+        let found = SignOutFile::beside(path).load();
+        let (_, signed_out) = found.map_err(|error| KeyError::SignOuts(error.to_string()))?;
+        Ok(SigningKey { bytes, file: Some(path.to_owned()), signed_out })
     }
 
     fn bytes_of(path: &Path) -> Result<[u8; 32], KeyError> {
@@ -104,16 +113,20 @@ impl SigningKey {
 /// Signs, and believes what it has signed.
 pub(super) struct Signer {
     key: hmac::Key,
-    ended: Mutex<SignOuts>,
+    ended: Arc<Mutex<SignOuts>>,
     /// Where sign-outs outlive this process; `None` for a key that does not.
     file: Option<SignOutFile>,
-    /// The last read of the file.
-    followed: tokio::sync::Mutex<Followed>,
+    /// The last read of the file. A read holds the lock, so that a directory that hangs holds one thread.
+    last_read: Arc<tokio::sync::Mutex<LastRead>>,
+    /// Held by a write of the file, for the same reason.
+    writing: Arc<tokio::sync::Mutex<()>>,
+    /// Whether a read has found sign-outs that no caller of [`Signer::follow`] has reported.
+    has_news: Arc<AtomicBool>,
 }
 
 /// The last read of the file of sign-outs.
 #[derive(Default)]
-struct Followed {
+struct LastRead {
     at: Option<Instant>,
     mark: Option<Option<Mark>>,
     /// The failure that was reported last.
@@ -124,9 +137,11 @@ impl Signer {
     pub(super) fn new(key: &SigningKey) -> Signer {
         Signer {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key.bytes),
-            ended: Mutex::default(),
+            ended: Arc::new(Mutex::new(key.signed_out.clone())),
             file: key.file.as_deref().map(SignOutFile::beside),
-            followed: tokio::sync::Mutex::default(),
+            last_read: Arc::default(),
+            writing: Arc::default(),
+            has_news: Arc::default(),
         }
     }
 
@@ -163,60 +178,87 @@ impl Signer {
         self.ended().has(user, id, expires_s)
     }
 
-    /// From now on the session is void: in this process at once, and in those that share the key file within a second.
+    /// Makes a session void: in this process at once, and in those that share the key file within a second. Claims of a ticket
+    /// change nothing.
     ///
     /// # Errors
     /// The file cannot be written: the session is void in this process only.
     pub(super) async fn end(&self, claims: &Claims, now_s: u64) -> Result<(), String> {
-        let mut one = SignOuts::default();
-        one.sign_out(&claims.user, claims.id, claims.expires_s, now_s);
+        if claims.good_for != Use::Session {
+            return Ok(());
+        }
         self.ended().sign_out(&claims.user, claims.id, claims.expires_s, now_s);
         let Some(file) = self.file.clone() else { return Ok(()) };
         let path = file.path().display().to_string();
-        let added = tokio::task::spawn_blocking(move || file.add(&one)).await;
-        let all = match added {
-            Ok(added) => added.map_err(|error| format!("cannot write {path}: {error}"))?,
-            Err(_) => return Err(format!("cannot write {path}: the gateway stops")),
-        };
-        self.ended().merge(&all);
+        let (writing, session) = (Arc::clone(&self.writing), claims.clone());
+        let added = timeout(WRITE_MAX, async {
+            let turn = writing.lock_owned().await;
+            let add = move || {
+                let added = file.add(&session, now_s);
+                drop(turn);
+                added
+            };
+            tokio::task::spawn_blocking(add).await
+        });
+        match added.await {
+            Ok(Ok(Ok(all))) => self.ended().merge(&all),
+            Ok(Ok(Err(error))) => return Err(format!("cannot write {path}: {error}")),
+            Ok(Err(_)) => return Err(format!("cannot write {path}: the gateway stops")),
+            Err(_) => {
+                return Err(format!("cannot write {path} within {} s", WRITE_MAX.as_secs()));
+            }
+        }
         Ok(())
     }
 
-    /// Reads the file of sign-outs if the last read is a second old and the file has changed. Returns whether there are new
-    /// ones.
+    /// Reads the file of sign-outs if the last read is a second old and the file has changed; waits at most [`READ_MAX`] for
+    /// that. Returns whether there are sign-outs that no earlier call has reported.
     pub(super) async fn follow(&self) -> bool {
         let Some(file) = self.file.clone() else { return false };
-        let mut followed = self.followed.lock().await;
-        if followed.at.is_some_and(|at| at.elapsed() < FRESH) {
-            return false;
-        }
-        let before = followed.mark;
-        let path = file.path().display().to_string();
-        let found = tokio::task::spawn_blocking(move || {
-            if before == Some(file.mark()?) {
-                return Ok(None);
+        let read = async {
+            let mut last_read = Arc::clone(&self.last_read).lock_owned().await;
+            if last_read.at.is_some_and(|at| at.elapsed() < FRESH) {
+                return;
             }
-            file.load().map(Some)
-        });
-        let found: Result<_, SignOutFileError> = match found.await {
-            Ok(found) => found,
-            Err(_) => return false,
+            let (ended, has_news) = (Arc::clone(&self.ended), Arc::clone(&self.has_news));
+            let read = move || {
+                if let Some(all) = last_read.read(&file) {
+                    ended.lock().expect("no code under it panics").merge(&all);
+                    has_news.store(true, Ordering::Release);
+                }
+            };
+            let _ = tokio::task::spawn_blocking(read).await;
         };
-        followed.at = Some(Instant::now());
-        match found {
-            Ok(None) => false,
+        // A read that is late goes on, and a later call reports its sign-outs.
+        let _ = timeout(READ_MAX, read).await;
+        self.has_news.swap(false, Ordering::Acquire)
+    }
+}
+
+impl LastRead {
+    /// Reads the file; `None` if it is as it was, or cannot be read.
+    fn read(&mut self, file: &SignOutFile) -> Option<SignOuts> {
+        let load = || -> Result<_, SignOutFileError> {
+            match self.mark == Some(file.mark()?) {
+                true => Ok(None),
+                false => file.load().map(Some),
+            }
+        };
+        let loaded = load();
+        self.at = Some(Instant::now());
+        match loaded {
+            Ok(None) => None,
             Ok(Some((mark, all))) => {
-                (followed.mark, followed.reported) = (Some(mark), None);
-                self.ended().merge(&all);
-                true
+                (self.mark, self.reported) = (Some(mark), None);
+                Some(all)
             }
             Err(error) => {
-                let error = error.to_string();
-                if followed.reported.as_ref() != Some(&error) {
+                let (error, path) = (error.to_string(), file.path().display());
+                if self.reported.as_ref() != Some(&error) {
                     warn!("cannot read sign-outs of other gateways from {path}: {error}");
-                    followed.reported = Some(error);
+                    self.reported = Some(error);
                 }
-                false
+                None
             }
         }
     }
@@ -284,6 +326,45 @@ mod tests {
         assert!(matches!(SigningKey::of_file(&path), Err(KeyError::SignOuts(_))));
         assert!(later.end(&session(3), 0).await.unwrap_err().contains("damaged"));
         assert!(!is_valid(&later, 3), "in this process it is void");
+    }
+
+    #[tokio::test]
+    async fn sign_outs_are_known_before_the_first_read_and_without_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let first = Signer::new(&SigningKey::of_file(&path).unwrap());
+        first.end(&session(1), 0).await.unwrap();
+        let restarted = Signer::new(&SigningKey::of_file(&path).unwrap());
+        std::fs::remove_file(SignOutFile::beside(&path).path()).unwrap();
+        let is_valid = |id| restarted.read(&restarted.sign(&session(id)), 0).is_some();
+        assert!(!is_valid(1) && is_valid(2));
+        restarted.follow().await;
+        assert!(!is_valid(1));
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_not_signed_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let signer = Signer::new(&SigningKey::of_file(&path).unwrap());
+        // Clients without a login have tickets whose user has an empty name, which the file cannot have.
+        signer.end(&Claims { user: String::new(), ..claims() }, 0).await.unwrap();
+        assert!(!SignOutFile::beside(&path).path().exists());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_hangs_holds_up_no_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let signer = Signer::new(&SigningKey::of_file(&path).unwrap());
+        // An open of a named pipe hangs until the pipe has a writer.
+        let pipe = SignOutFile::beside(&path).path().to_owned();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let all = async { (signer.follow().await, signer.follow().await) };
+        let followed = timeout(Duration::from_secs(60), all).await;
+        let writer = std::fs::OpenOptions::new().write(true).open(&pipe);
+        drop(writer.unwrap());
+        assert_eq!(followed.ok(), Some((false, false)));
     }
 
     #[test]
