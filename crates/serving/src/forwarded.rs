@@ -72,7 +72,7 @@ impl ForwardingHeader {
             ForwardingHeader::XForwardedFor => address(entry),
             ForwardingHeader::Forwarded => {
                 // A part of a quoted string that has commas: a client can choose that text (`host`).
-                if entry.matches('"').count() % 2 != 0 || entry.contains('\\') {
+                if !entry.matches('"').count().is_multiple_of(2) || entry.contains('\\') {
                     return None;
                 }
                 let mut pairs = entry.split(';').filter_map(|pair| pair.trim().split_once('='));
