@@ -69,6 +69,21 @@ pub(super) struct LastAnswer {
     pub(super) generation: Option<i32>,
 }
 
+impl LastAnswer {
+    /// Drops the records below committed offsets: they are not repeated. `committed`: offsets that the client chose; `None`
+    /// if all records were committed.
+    pub(super) fn commit(&mut self, committed: Option<Vec<(TopicPartition, Offset)>>) {
+        let Some(committed) = committed else { return self.begun.clear() };
+        for (partition, offset) in committed {
+            for (begun, first) in &mut self.begun {
+                if *begun == partition && *first < offset {
+                    *first = offset;
+                }
+            }
+        }
+    }
+}
+
 /// The turn to use an instance.
 pub(super) type Turn = OwnedMutexGuard<Seat>;
 

@@ -144,6 +144,14 @@ pub(super) async fn carry_out(
             seat.last = LastAnswer::default();
             Ok(done(answer))
         }
+        Work::Commit(places) => {
+            let committed = places.as_ref().map(|places| {
+                places.iter().map(|place| (place.partition.clone(), place.offset)).collect()
+            });
+            let answer = commit(consumer_of(seat)?, places).await?;
+            seat.last.commit(committed);
+            Ok(done(answer))
+        }
         work => ask(shared, consumer_of(seat)?, work).await.map(done),
     }
 }
@@ -221,7 +229,6 @@ async fn ask(shared: &Shared, consumer: &mut Consumer, work: Work) -> Result<Ans
     match work {
         Work::Assign(partitions) => assign(shared, consumer, &partitions).await,
         Work::Assignment => Ok(assignment(consumer)),
-        Work::Commit(places) => commit(consumer, places).await,
         Work::Committed(partitions) => committed(consumer, partitions).await,
         Work::Seek(places) => {
             check_read(consumer, places.iter().map(|place| &place.partition))?;
@@ -229,7 +236,11 @@ async fn ask(shared: &Shared, consumer: &mut Consumer, work: Work) -> Result<Ans
             Ok(nothing())
         }
         Work::SeekTo(end, partitions) => seek_to(consumer, end, &partitions).await,
-        Work::Subscribe(_) | Work::Subscription | Work::Unsubscribe | Work::Read(_) => {
+        Work::Subscribe(_)
+        | Work::Subscription
+        | Work::Unsubscribe
+        | Work::Read(_)
+        | Work::Commit(_) => {
             unreachable!("done above")
         }
     }

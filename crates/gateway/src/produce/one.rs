@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serving::choice::Pair;
 use serving::error::ApiError;
@@ -19,8 +20,9 @@ pub(crate) type Landing = Pin<Box<dyn Future<Output = Result<(i32, i64), ApiErro
 #[derive(Debug)]
 pub(crate) struct One {
     topic: String,
-    /// Whether the client may create the topic by its first record.
-    may_create: bool,
+    /// Whether the client may create the topic. Cleared by the first record for which the topic exists: later records do
+    /// not create a deleted topic again.
+    may_create: AtomicBool,
     pair: Pair,
 }
 
@@ -36,7 +38,7 @@ impl One {
         pair: Pair,
     ) -> Result<One, ApiError> {
         shared.topics.check_writable(topic, may_create).await?;
-        Ok(One { topic: topic.to_owned(), may_create, pair })
+        Ok(One { topic: topic.to_owned(), may_create: AtomicBool::new(may_create), pair })
     }
 
     pub(crate) fn topic(&self) -> &str {
@@ -49,9 +51,12 @@ impl One {
             return refused(error);
         }
         let topics = &shared.topics;
-        let topic = topics.get_or_create(&self.topic, self.may_create, draft.partition).await;
-        let topic = match topic {
-            Ok(topic) => topic,
+        let may_create = self.may_create.load(Ordering::Relaxed);
+        let topic = match topics.get_or_create(&self.topic, may_create, draft.partition).await {
+            Ok(topic) => {
+                self.may_create.store(false, Ordering::Relaxed);
+                topic
+            }
             Err(error) => return refused(error),
         };
         let drafts = std::slice::from_ref(draft);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use client::{Admin, Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
+use client::{Admin, ClientError, Cluster, ClusterConfig, Producer, ProducerConfig, metadata};
 use model::{ErrorCode, topic_name};
 use serving::error::{ApiError, Kind};
 use tokio::sync::{OnceCell, Semaphore};
@@ -19,6 +19,8 @@ use super::way::Way;
 const LOOKUPS_MAX: usize = 8;
 /// How long a request waits for the cluster to say what a topic has.
 pub(crate) const LOOKUP_MAX: Duration = Duration::from_secs(5);
+/// Time that one broker has to send its configuration; another broker is tried then.
+const CONFIG_MAX: Duration = Duration::from_secs(2);
 /// How long records may wait for their acknowledgement, in the producer.
 pub(super) const DELIVERY_MAX: Duration = Duration::from_secs(10);
 /// How long records with an `Idempotency-Key` may wait: their clients have left long before, and ask again.
@@ -35,6 +37,15 @@ const ACKS_MAX: Duration = Duration::from_secs(5);
 const BATCH_BYTES: usize = 64 * 1024;
 /// What a record takes beside the body that it came in: lengths, and headers from the head of a request.
 const RECORD_SLACK_BYTES: usize = 64 * 1024;
+
+/// Creation of missing topics by the brokers.
+enum AutoCreation {
+    Disabled,
+    /// New topics have this number of partitions.
+    Partitions(i32),
+    /// The brokers' ACLs deny the gateway `DescribeConfigs` on the cluster; `Create` may be allowed all the same.
+    Unknown,
+}
 
 /// A producer, made for the first request that needs it.
 struct Maker {
@@ -158,9 +169,9 @@ impl Topics {
         match self.get(name).await {
             Err(error) if may_create && error.kind == Kind::NoTopic => {
                 check_name(name)?;
-                match self.created_partitions().await? {
-                    Some(_) => Ok(()),
-                    None => Err(error),
+                match self.auto_creation().await? {
+                    AutoCreation::Disabled => Err(error),
+                    AutoCreation::Partitions(_) | AutoCreation::Unknown => Ok(()),
                 }
             }
             found => found.map(drop),
@@ -168,7 +179,11 @@ impl Topics {
     }
 
     async fn check_partition(&self, name: &str, partition: i32) -> Result<(), ApiError> {
-        let Some(count) = self.created_partitions().await? else { return Err(no_topic(name)) };
+        let count = match self.auto_creation().await? {
+            AutoCreation::Disabled => return Err(no_topic(name)),
+            AutoCreation::Unknown => return Ok(()),
+            AutoCreation::Partitions(count) => count,
+        };
         if (0..count).contains(&partition) {
             return Ok(());
         }
@@ -179,24 +194,24 @@ impl Topics {
         Err(ApiError::new(Kind::NoPartition, words))
     }
 
-    /// Partitions of a topic that brokers create for a producer; `None`: they create none.
-    async fn created_partitions(&self) -> Result<Option<i32>, ApiError> {
+    /// The brokers' configuration of automatic creation, from the first broker that answers.
+    async fn auto_creation(&self) -> Result<AutoCreation, ApiError> {
         let asked = async {
             let _permit = self.lookups.acquire().await.map_err(|closed| unavailable(&closed))?;
             if self.cluster.metadata().brokers.is_empty() {
                 self.cluster.refresh().await.map_err(|error| unavailable(&error))?;
             }
-            let broker = self.cluster.metadata().brokers.keys().next().copied();
-            let broker = broker.ok_or_else(|| unavailable(&"no broker is known"))?;
+            let brokers: Vec<i32> = self.cluster.metadata().brokers.keys().copied().collect();
             let admin = Admin::new(self.cluster.clone());
-            let value = async |key| {
-                let found = admin.broker_config(broker, key).await;
-                found.map_err(|error| unavailable(&error))
-            };
-            if value("auto.create.topics.enable").await?.as_deref() != Some("true") {
-                return Ok(None);
+            let mut failure = unavailable(&"no broker is known");
+            for broker in brokers {
+                match timeout(CONFIG_MAX, auto_creation_of(&admin, broker)).await {
+                    Ok(Ok(found)) => return Ok(found),
+                    Ok(Err(error)) => failure = unavailable(&error),
+                    Err(_) => failure = unavailable(&"a broker does not answer"),
+                }
             }
-            Ok(value("num.partitions").await?.and_then(|count| count.parse().ok()))
+            Err(failure)
         };
         in_time(asked).await
     }
@@ -296,6 +311,22 @@ impl Maker {
         let queues = producer.topic(topic).await.map_err(|error| unavailable(&error))?;
         Ok(Way { producer: queues, buffer_bytes: self.config.buffer_bytes })
     }
+}
+
+/// The configuration of automatic creation of one broker.
+async fn auto_creation_of(admin: &Admin, broker: i32) -> Result<AutoCreation, ClientError> {
+    let is_enabled = match admin.broker_config(broker, "auto.create.topics.enable").await {
+        Err(error) if error.code() == Some(ErrorCode::ClusterAuthorizationFailed) => {
+            return Ok(AutoCreation::Unknown);
+        }
+        value => value?,
+    };
+    if is_enabled.as_deref() != Some("true") {
+        return Ok(AutoCreation::Disabled);
+    }
+    let count = admin.broker_config(broker, "num.partitions").await?;
+    let count = count.and_then(|count| count.parse().ok());
+    Ok(count.map_or(AutoCreation::Unknown, AutoCreation::Partitions))
 }
 
 /// Waits no longer than a request may wait for the cluster.

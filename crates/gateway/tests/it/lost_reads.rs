@@ -90,6 +90,12 @@ async fn a_repetition_has_the_same_records_as_often_as_it_is_requested_and_none_
     assert_eq!(last, [value(38), value(39)]);
     assert!(one.read("timeout=1").await.is_empty());
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await, last);
+    // Committed records are not repeated; those behind them are.
+    for (offset, repeated) in [(39, &last[1..]), (40, &[])] {
+        let commit = format!(r#"{{"offsets":[{{"topic":"t","partition":0,"offset":{offset}}}]}}"#);
+        one.done("offsets", &commit).await;
+        assert_eq!(one.read("timeout=1&repeat=true").await, repeated);
+    }
     // The client chooses where to read: the answer before is not repeated.
     one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":30}]}"#).await;
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await[0], value(30));

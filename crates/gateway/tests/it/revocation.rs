@@ -1,7 +1,7 @@
 //! Open streams of a login that becomes void: each kind of stream times each way to void a login. The same streams of
 //! another user stay open.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gateway::who::{passwords, tokens};
 use serving::rights::{Rights, Role, Topics};
@@ -204,8 +204,8 @@ async fn streams_of_a_void_login_are_closed_and_those_of_others_stay() {
 }
 
 /// Connections of HTTP that are open, this one's included.
-async fn http_connections(world: &World) -> usize {
-    let metrics = world.connect().await.get("/metrics").await.body;
+async fn http_connections(connection: &mut Connection) -> usize {
+    let metrics = connection.get("/metrics").await.body;
     let name = "highwater_gateway_connections{kind=\"http\"} ";
     let line = metrics.lines().find_map(|line| line.strip_prefix(name));
     line.unwrap_or_else(|| panic!("{metrics}")).parse::<f64>().unwrap() as usize
@@ -235,17 +235,15 @@ async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing(
             Err(_) => idle += 1,
         }
     }
-    assert_eq!(http_connections(&world).await, 2);
+    let mut metrics = world.connect().await;
+    assert_eq!(http_connections(&mut metrics).await, 2);
     book.void();
-    let began = Instant::now();
     let ended = async {
-        while http_connections(&world).await == 2 {
+        while http_connections(&mut metrics).await != 1 {
             tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, ended).await.expect("the stream ends");
-    // Within 5 s. Clients with a login have 30 s to take something.
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     drop(stream);
     world.stop().await;
 }

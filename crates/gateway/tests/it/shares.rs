@@ -261,7 +261,7 @@ async fn a_socket_that_grows_in_a_full_pool_takes_memory_of_idle_sockets_of_anot
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_member_that_loses_its_place_is_told_to_come_again() {
+async fn a_group_member_that_loses_its_place_is_closed_with_1013() {
     let world = world().await;
     let mut members = Vec::new();
     loop {

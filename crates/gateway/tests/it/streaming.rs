@@ -115,6 +115,25 @@ fn record(value: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_a_stream_to_a_missing_topic_comes_before_its_first_record() {
+    let world = World::start_creating(|settings| settings).await;
+    let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
+    while stream.head.is_empty() {
+        assert!(stream.more().await, "closed before an answer");
+    }
+    assert!(stream.head.starts_with("http/1.1 200"), "{}", stream.head);
+    // A record that the new topic has no partition for does not create the topic.
+    let misplaced = json!({"partition_id": 9, "value": {"type": "STRING", "data": "v"}});
+    stream.send(misplaced.to_string()).await;
+    assert_eq!(stream.report().await.unwrap()["error_code"], 40402);
+    stream.send(record("v")).await;
+    assert_eq!(stream.report().await.unwrap()["error_code"], 200);
+    stream.end().await;
+    assert_eq!(stream.report().await, None);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_answered_before_the_next_one_is_sent() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;

@@ -14,7 +14,7 @@ const FORGOTTEN_BYTES: usize = 56;
 pub(super) const OWNER_BYTES: usize = 512;
 
 /// A key that was decided.
-struct Due {
+struct DecidedKey {
     /// From then on the key is unknown.
     until: Moment,
     /// The name in two halves: without the alignment of a number of 128 bits this is eight bytes less.
@@ -27,8 +27,8 @@ struct ForgottenDue {
     half: u64,
 }
 
-/// What has come to its end.
-pub(super) enum Ended {
+/// An expired key.
+pub(super) enum ExpiredKey {
     /// A key with its outcome.
     Kept(Fingerprint),
     /// A key without its outcome, by [`half_of`].
@@ -49,7 +49,7 @@ pub(super) struct OwnerKeys<P: Clone + Eq + Hash> {
     /// Keys that were decided before those of `decided`, without their outcomes.
     forgotten: VecDeque<ForgottenDue>,
     /// Keys whose outcomes are kept, in the order in which they were decided.
-    decided: VecDeque<Due>,
+    decided: VecDeque<DecidedKey>,
     /// Memory beside that of the keys of `decided`.
     share: PoolShare<P>,
 }
@@ -74,10 +74,10 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static> OwnerKeys<P> {
 
     /// Adds a key that was decided after all others.
     pub(super) fn decide(&mut self, until: Moment, Fingerprint(name): Fingerprint) {
-        self.decided.push_back(Due { until, name: [(name >> 64) as u64, name as u64] });
+        self.decided.push_back(DecidedKey { until, name: [(name >> 64) as u64, name as u64] });
     }
 
-    /// Has the oldest key be without its outcome; the key, if there is one.
+    /// Drops the outcome of the oldest decided key, and returns that key, if there is one.
     pub(super) fn forget_oldest(&mut self) -> Option<Fingerprint> {
         let due = self.decided.pop_front()?;
         self.forgotten.push_back(ForgottenDue { until: due.until, half: half_of(due.name()) });
@@ -86,17 +86,17 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static> OwnerKeys<P> {
     }
 
     /// Removes the first key, if its end has come.
-    pub(super) fn end_first(&mut self, now: Moment) -> Option<Ended> {
+    pub(super) fn end_first(&mut self, now: Moment) -> Option<ExpiredKey> {
         if let Some(due) = self.forgotten.pop_front_if(|due| due.until <= now) {
             self.share.set_bytes(self.share.bytes() - FORGOTTEN_BYTES);
-            return Some(Ended::Forgotten(due.half));
+            return Some(ExpiredKey::Forgotten(due.half));
         }
         let due = self.decided.pop_front_if(|due| due.until <= now)?;
-        Some(Ended::Kept(due.name()))
+        Some(ExpiredKey::Kept(due.name()))
     }
 }
 
-impl Due {
+impl DecidedKey {
     fn name(&self) -> Fingerprint {
         let [high, low] = self.name;
         Fingerprint(u128::from(high) << 64 | u128::from(low))

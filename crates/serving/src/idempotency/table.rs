@@ -9,7 +9,7 @@ use model::Moment;
 use pools::{Content, MemoryLoan, PoolShare, SharedPool};
 
 use super::fingerprint::{Fingerprint, Seal};
-use super::owner::{Ended, OWNER_BYTES, OwnerKeys, half_of};
+use super::owner::{ExpiredKey, OWNER_BYTES, OwnerKeys, half_of};
 
 /// Memory of an entry beside its outcome, in bytes: of the maps, that may be half empty, and of the entry itself.
 const ENTRY_BYTES: usize = 320;
@@ -282,10 +282,10 @@ impl<P: Clone + Eq + Hash + Send + Sync + 'static, O: Clone, W> Table<P, O, W> {
             let of_owner = self.owners.get_mut(&owner).expect("it has a key");
             while let Some(ended) = of_owner.end_first(now) {
                 match ended {
-                    Ended::Kept(name) => {
+                    ExpiredKey::Kept(name) => {
                         self.entries.remove(&name).expect("a decided key stays until then");
                     }
-                    Ended::Forgotten(half) => drop(self.forgotten.remove(&half)),
+                    ExpiredKey::Forgotten(half) => drop(self.forgotten.remove(&half)),
                 }
             }
             match of_owner.first_end() {

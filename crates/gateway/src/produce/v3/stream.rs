@@ -62,22 +62,24 @@ pub(crate) async fn stream(
         );
     }
     let cluster_id = cluster_id(shared, target.cluster).await?;
-    let may_create = may_create(shared, parts, target.topic);
+    let topic = match shared.topics.get(target.topic).await {
+        Err(missing)
+            if missing.kind == Kind::NoTopic && may_create(shared, parts, target.topic) =>
+        {
+            shared.topics.check_writable(target.topic, true).await?;
+            None
+        }
+        found => Some(found?),
+    };
     let pace = parts.extensions.get::<Pace>().cloned().unwrap_or_default();
     let incoming = body.take().expect("the body of a request is taken once");
-    let mut objects = Objects::new(shared, incoming, pace.clone());
-    let topic = match topic_of(shared, target.topic, may_create, &mut objects).await {
-        Ok(topic) => topic,
-        Err(error) => {
-            *body = Some(objects.into_body());
-            return Err(error);
-        }
-    };
+    let objects = Objects::new(shared, incoming, pace.clone());
     let (out, answer) = in_parts();
     let stream = Stream {
         objects,
         shared: Arc::clone(shared),
         about: About::new(&cluster_id, target.topic),
+        name: target.topic.to_owned(),
         topic,
         login: Visitor::of(parts).login.clone(),
         pair: wanted.pair,
@@ -101,29 +103,6 @@ pub(crate) async fn stream(
     Ok(Answer::in_parts(answer))
 }
 
-/// The topic of a stream. A missing one is created when the first record is there, and can be read.
-async fn topic_of(
-    shared: &Shared,
-    name: &str,
-    may_create: bool,
-    objects: &mut Objects,
-) -> Result<Arc<Topic>, ApiError> {
-    match shared.topics.get(name).await {
-        Err(missing) if may_create && missing.kind == Kind::NoTopic => {
-            shared.topics.check_writable(name, true).await?;
-            if !objects.next().await? {
-                return Err(missing);
-            }
-            let first = record(objects.object()).map_err(|unread| match unread {
-                Unread::Malformed(why) => ApiError::new(Kind::Malformed, why),
-                Unread::Refused(why) => ApiError::new(Kind::Unprocessable, why),
-            })?;
-            shared.topics.get_or_create(name, true, first.draft.partition).await
-        }
-        found => found,
-    }
-}
-
 /// A record that waits for its acknowledgement.
 struct Waiting {
     described: Described,
@@ -134,8 +113,10 @@ struct Waiting {
 /// A stream of records.
 struct Stream {
     shared: Arc<Shared>,
-    /// As it was when the last object came.
-    topic: Arc<Topic>,
+    /// Name of the topic.
+    name: String,
+    /// The topic as it was when the last record came; `None` for a missing topic, which the first record creates.
+    topic: Option<Arc<Topic>>,
     login: Option<Login>,
     pair: Pair,
     /// Of the whole stream, and so of each of its records.
@@ -193,12 +174,13 @@ impl Stream {
             }
             let event = tokio::select! {
                 biased;
-                outcome = oldest(&self.waiting, &shared, &self.topic), if !self.waiting.is_empty() => {
+                outcome = oldest(&self.waiting, &shared, self.topic.as_deref()), if !self.waiting.is_empty() => {
                     Event::Outcome(outcome)
                 }
+                // Before the objects: no record of a void login is written.
+                () = &mut void, if end.is_none() => Event::Void,
                 object = self.objects.next(), if reads => Event::Object(object),
                 () = &mut stopped, if end.is_none() => Event::Stop,
-                () = &mut void, if end.is_none() => Event::Void,
                 () = self.out.closed() => return Err(Gone),
             };
             match event {
@@ -236,7 +218,6 @@ impl Stream {
     /// # Errors
     /// It is not JSON: nothing behind it is to be trusted.
     async fn take(&mut self) -> Result<bool, ApiError> {
-        let is_there = self.find_topic().await;
         let (described, slot) = match record(self.objects.object()) {
             Err(Unread::Malformed(why)) => return Err(ApiError::new(Kind::Malformed, why)),
             Err(Unread::Refused(why)) => {
@@ -246,9 +227,20 @@ impl Stream {
             Ok(mut record) => {
                 stamp(&mut record, now_ms());
                 self.trace.add_to(&mut record.draft);
-                let checked = is_there.and_then(|()| check_key(&record.draft, self.pair));
-                let slot = match checked {
-                    Ok(()) => self.send(record.draft),
+                // The topic may have been deleted and created again since the last record. A stream creates it once.
+                let (topics, is_missing) = (&self.shared.topics, self.topic.is_none());
+                let found = match check_key(&record.draft, self.pair) {
+                    Ok(()) => {
+                        topics.get_or_create(&self.name, is_missing, record.draft.partition).await
+                    }
+                    Err(refused) => Err(refused),
+                };
+                let slot = match found {
+                    Ok(topic) => {
+                        let slot = self.send(&topic, record.draft);
+                        self.topic = Some(topic);
+                        slot
+                    }
                     Err(refused) => Slot::refused(refused),
                 };
                 (record.described, slot)
@@ -264,16 +256,9 @@ impl Stream {
         Ok(true)
     }
 
-    /// Finds the topic, which may have been deleted and made again since the last object.
-    async fn find_topic(&mut self) -> Result<(), ApiError> {
-        let name = Arc::clone(&self.topic.name);
-        self.topic = self.shared.topics.get(&name).await?;
-        Ok(())
-    }
-
-    fn send(&self, draft: Draft<'_>) -> Slot {
-        let (topics, way) = (&self.shared.topics, self.topic.way());
-        let mut slots = send_all(topics, &self.topic, way, &[draft], None, self.pair);
+    fn send(&self, topic: &Topic, draft: Draft<'_>) -> Slot {
+        let topics = &self.shared.topics;
+        let mut slots = send_all(topics, topic, topic.way(), &[draft], None, self.pair);
         slots.remove(0)
     }
 
@@ -286,16 +271,22 @@ impl Stream {
             if !is_known || part.len() >= PART_BYTES {
                 break;
             }
-            outcome = oldest(&self.waiting, &self.shared, &self.topic).await;
+            outcome = oldest(&self.waiting, &self.shared, self.topic.as_deref()).await;
         }
         self.out.send(part.into()).await.map_err(|_| Gone)
     }
 }
 
 /// What becomes of the record that has waited longest.
-async fn oldest(waiting: &VecDeque<Waiting>, shared: &Shared, topic: &Topic) -> Outcome {
+async fn oldest(waiting: &VecDeque<Waiting>, shared: &Shared, topic: Option<&Topic>) -> Outcome {
     let first = waiting.front().expect("asked for while records wait");
-    let settled = first.slot.settled(&shared.topics, topic);
-    let result = timeout_at(first.deadline, settled).await.unwrap_or_else(|_| Err(late()));
+    let result = match topic {
+        Some(topic) => {
+            let settled = first.slot.settled(&shared.topics, topic);
+            timeout_at(first.deadline, settled).await.unwrap_or_else(|_| Err(late()))
+        }
+        // Without a topic no record was sent.
+        None => Err(first.slot.refusal().cloned().unwrap_or_else(late)),
+    };
     Outcome { choice: first.slot.choice, result }
 }
