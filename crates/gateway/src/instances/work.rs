@@ -145,10 +145,9 @@ pub(super) async fn carry_out(
             Ok(done(answer))
         }
         Work::Commit(places) => {
-            let committed = places.as_ref().map(|places| {
-                places.iter().map(|place| (place.partition.clone(), place.offset)).collect()
-            });
-            let answer = commit(consumer_of(seat)?, places).await?;
+            let consumer = consumer_of(seat)?;
+            let committed = places.as_deref().map(|places| read_offsets(consumer, places));
+            let answer = commit(consumer, places).await?;
             seat.last.commit(committed);
             Ok(done(answer))
         }
@@ -288,6 +287,15 @@ fn assignment(consumer: &Consumer) -> Answer {
     };
     let all: Vec<String> = consumer.assignment().iter().map(one).collect();
     Answer::as_proxies(format!("{{\"partitions\":[{}]}}", all.join(",")))
+}
+
+/// Offsets that a client commits, each at most the next one to read: a repetition must not skip records that no answer had.
+fn read_offsets(consumer: &Consumer, places: &[Place]) -> Vec<(TopicPartition, Offset)> {
+    let read = |Place { partition, offset, .. }: &Place| {
+        let position = consumer.position(partition).unwrap_or(*offset);
+        (partition.clone(), position.min(*offset))
+    };
+    places.iter().map(read).collect()
 }
 
 async fn commit(consumer: &mut Consumer, places: Option<Vec<Place>>) -> Result<Answer, ApiError> {

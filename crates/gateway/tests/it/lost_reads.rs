@@ -84,6 +84,10 @@ async fn a_repetition_has_the_same_records_as_often_as_it_is_requested_and_none_
     let second = one.read("timeout=30000&max_bytes=100").await;
     assert_eq!(second[0], value(first.len()));
     assert_eq!(one.read("timeout=30000&max_bytes=100&repeat=true").await, second);
+    // A commit of offsets that were not read skips none of them.
+    one.done("offsets", r#"{"offsets":[{"topic":"t","partition":0,"offset":40}]}"#).await;
+    let third = one.read("timeout=30000&max_bytes=100&repeat=true").await;
+    assert_eq!(third[0], value(first.len() + second.len()));
     // Empty answers are not repeated.
     one.done("positions", r#"{"offsets":[{"topic":"t","partition":0,"offset":38}]}"#).await;
     let last = one.read("timeout=30000&max_bytes=100").await;
