@@ -38,6 +38,6 @@ pub use problem::{InvalidConfiguration, Problem, Warning};
 pub use sections::{
     Cleaner, FetchLimits, Followers, Groups, Membership, Network, Offsets, Producers, TopicDefaults,
 };
-pub use source::{Source, Sources};
+pub use source::{Source, Sources, is_configuration_variable};
 pub use topic_settings::{CompressionChoice, TopicSettings};
 pub use topic_value::{InvalidTopicConfig, validate_topic};

@@ -174,6 +174,11 @@ const NO_KEYS: &[&str] = &[
     "KAFKA_VERSION",
 ];
 
+/// Whether an environment variable of this name sets a configuration key.
+pub fn is_configuration_variable(name: &str) -> bool {
+    key_of_variable(name).is_some()
+}
+
 fn key_of_variable(name: &str) -> Option<String> {
     if name == "CLUSTER_ID" {
         return Some("cluster.id".to_owned());

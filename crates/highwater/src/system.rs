@@ -82,6 +82,25 @@ pub fn settle_allocator(settings: AllocatorSettings) {
     eprintln!("the allocator keeps its own settings: {cause}");
 }
 
+/// Starts this program again, in the same process, without these environment variables, if one of them is set. Processes
+/// that this one starts then have none of them either.
+///
+/// # Errors
+/// The program cannot be started again.
+pub fn remove_variables(is_removed: impl Fn(&str) -> bool) -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let removed: Vec<_> = names.filter(|name| name.to_str().is_some_and(&is_removed)).collect();
+    let mut arguments = std::env::args_os();
+    let Some(name) = arguments.next().filter(|_| !removed.is_empty()) else { return Ok(()) };
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    for name in removed {
+        command.env_remove(name);
+    }
+    Err(command.arg0(name).args(arguments).exec())
+}
+
 /// Has the system kill this process as soon as the one with id `parent`, which must have started it, ends.
 ///
 /// # Errors

@@ -32,9 +32,15 @@ struct Served {
 impl Served {
     /// Starts a test broker and waits for its ready line.
     fn start(arguments: &[&str]) -> Served {
+        Served::start_with(arguments, &[])
+    }
+
+    /// The same with environment variables.
+    fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Served {
         let mut child = Command::new(HIGHWATER)
             .arg("test-broker")
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -216,7 +222,7 @@ fn a_test_broker_outlives_the_thread_that_started_it_and_not_the_process() {
     let broker = thread::spawn(|| Served::start(&[])).join().unwrap();
     block_on(produce(broker.bootstrap(), "t", &["x"]));
     // A shell starts one in the background, with nothing to read, and is killed.
-    let script = format!("{HIGHWATER} test-broker </dev/null & wait");
+    let script = format!("'{HIGHWATER}' test-broker </dev/null & wait");
     let mut shell = Command::new("sh");
     let mut shell = shell.args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -259,6 +265,23 @@ fn invalid_rules_and_settings_are_refused_with_the_allowed_values() {
         .unwrap();
     let said = String::from_utf8_lossy(&proxy.stderr).into_owned();
     assert!(!proxy.status.success() && said.contains("test-broker"), "{said}");
+    let proxy = Command::new(HIGHWATER)
+        .args(["proxy", "--listen", "127.0.0.1:0", "--seed", "7"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&proxy.stderr).into_owned();
+    assert!(!proxy.status.success() && said.contains("--faults FILE"), "{said}");
+}
+
+#[test]
+fn a_journal_that_is_played_back_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "{\"plan\":{\"seed\":7,\"rules\":[]}}\n";
+    let journal = written(&folder, "j", text);
+    let report = refused(&["--replay", &journal, "--journal", &journal]);
+    assert!(report.contains("--journal FILE"), "{report}");
+    assert_eq!(fs::read_to_string(&journal).unwrap(), text);
 }
 
 /// Produces 40 records, one a request, through faults by probability, and returns the journal's faults.
@@ -403,6 +426,53 @@ async fn consume_alone(bootstrap: &str, topic: &str, count: usize) -> Vec<String
         poll(&mut consumer, &mut values).await;
     }
     values
+}
+
+#[test]
+fn environment_variables_do_not_change_several_brokers() {
+    let variables = [("KAFKA_NUM_PARTITIONS", "7"), ("NOTIFY_SOCKET", "/nonexistent/notify")];
+    let broker = Served::start_with(&["--brokers", "2"], &variables);
+    block_on(async {
+        produce(broker.bootstrap(), "made", &["x"]).await;
+        let metadata = Admin::new(cluster(broker.bootstrap()).await).describe_all().await.unwrap();
+        assert_eq!(metadata.topics["made"].partitions.len(), 1);
+    });
+}
+
+#[test]
+fn a_test_broker_that_cannot_create_a_topic_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let failed = Command::new(HIGHWATER)
+        .args(["test-broker", "--topics", "a/b"])
+        .env("TMPDIR", folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!failed.status.success());
+    let report = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!report.contains("cannot remove"), "{report}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{report}");
+}
+
+#[test]
+fn half_sent_rules_do_not_keep_the_http_port() {
+    let broker = Served::start(&[]);
+    let address = broker.field("http").strip_prefix("http://").unwrap();
+    let half_sent = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "PUT /faults HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let _half_sent: Vec<TcpStream> = (0..16).map(|_| half_sent()).collect();
+    let is_served = || {
+        let mut answer = String::new();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let sent = stream.write_all(request.as_bytes());
+        sent.and_then(|()| stream.read_to_string(&mut answer)).is_ok_and(|count| count > 0)
+    };
+    wait_until("a further request is answered", is_served);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `test-broker` takes, and the fault rules of a proxy.
+//! Arguments of `test-broker`, and the fault rules of a proxy.
 
 use std::path::PathBuf;
 

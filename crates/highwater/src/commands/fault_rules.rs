@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path as PathPart, State};
+use axum::extract::{DefaultBodyLimit, Path as PathPart, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use proxy::FaultInjector;
@@ -19,6 +21,11 @@ use serde_json::{Value, json};
 use crate::arguments::FaultFiles;
 use crate::failure::Failure;
 
+/// Bytes of a body: a plan or a rule.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Time of a request after its header.
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+
 /// Fault injection by the files that were typed; `None` if none was.
 ///
 /// # Errors
@@ -28,6 +35,10 @@ pub fn injector(
     control: Option<Box<dyn BrokerControl>>,
 ) -> Result<Option<Arc<FaultInjector>>, Failure> {
     let is_wanted = typed.faults.is_some() || typed.replay.is_some() || typed.journal.is_some();
+    if typed.seed.is_some() && !is_wanted {
+        return Err(Failure::new("cannot use --seed without faults")
+            .hint("name a file of fault rules: --faults FILE"));
+    }
     if is_wanted { injector_with(typed, control).map(Some) } else { Ok(None) }
 }
 
@@ -39,6 +50,12 @@ pub fn injector_with(
     typed: &FaultFiles,
     control: Option<Box<dyn BrokerControl>>,
 ) -> Result<Arc<FaultInjector>, Failure> {
+    if let (Some(journal), Some(replay)) = (&typed.journal, &typed.replay)
+        && is_same_file(journal, replay)
+    {
+        return Err(Failure::new("cannot write the journal that --replay reads")
+            .hint("name another file: --journal FILE"));
+    }
     let engine = match (&typed.faults, &typed.replay) {
         (_, Some(journal)) => replayed(journal)?,
         (Some(file), None) => FaultEngine::new(seeded(plan(file)?, typed.seed)),
@@ -53,6 +70,10 @@ pub fn injector_with(
         injector.write_journal(Box::new(file));
     }
     Ok(Arc::new(injector))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 fn seeded(plan: FaultPlan, seed: Option<u64>) -> FaultPlan {
@@ -86,7 +107,15 @@ pub fn routes(faults: Arc<FaultInjector>) -> Router {
     Router::new()
         .route("/faults", get(show).put(replace).delete(clear))
         .route("/faults/{name}", get(show_one).put(put).delete(remove))
+        .layer(middleware::from_fn(limit_time))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(faults)
+}
+
+/// Answers 408 if the body of a request does not arrive in time: a half-sent request keeps no connection.
+async fn limit_time(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
+    answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
 type Faults = State<Arc<FaultInjector>>;

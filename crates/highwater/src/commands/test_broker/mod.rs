@@ -51,6 +51,8 @@ const REPLICATION_MAX: u16 = 3;
 /// Runs until SIGTERM, SIGINT or SIGHUP, until the parent ends, or until a pipe on standard input is closed.
 pub fn run(typed: &TestBroker, report: Reporting) -> Result<ExitCode, Failure> {
     let parent = Parent::of_this_process();
+    // Several brokers are processes that inherit the environment.
+    system::remove_variables(is_removed).map_err(|error| cannot_start().detail(error))?;
     system::settle_allocator(system::allocator_settings());
     if let Some(pair) = typed.sets.iter().find(|pair| DECIDED.contains(&&*pair.key)) {
         return Err(Failure::new(format!("cannot set {}", pair.key))
@@ -65,6 +67,12 @@ pub fn run(typed: &TestBroker, report: Reporting) -> Result<ExitCode, Failure> {
     };
     folder.remove();
     code
+}
+
+/// Whether an environment variable would change the brokers: a configuration key, or the socket of a service manager.
+fn is_removed(name: &str) -> bool {
+    const SERVICE_MANAGER: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+    configuration::is_configuration_variable(name) || SERVICE_MANAGER.contains(&name)
 }
 
 fn cannot_start() -> Failure {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::broker::RunningBroker;
 use ::proxy::fault_injection::BrokerControl;
 use configuration::{BrokerConfig, Configuration, Sources};
 use rustix::process::{Signal, getpid, kill_process};
@@ -66,21 +67,38 @@ pub fn run(
             () = signals.next() => return Ok(ExitCode::SUCCESS),
         };
         let at = in_url(broker.inter_broker());
-        let front = Front::open(typed, &at, folder.path(), faults).await?;
-        announce(&front.line)?;
-        tokio::select! {
-            () = signals.next() => {}
-            cause = broker.failed() => return Err(Failure::new("the broker cannot go on").detail(format!("{cause:?}"))),
-        }
-        front.proxy.stop().await;
+        let opening = Front::open(typed, &at, folder.path(), faults);
+        let served = tokio::select! {
+            opened = opening => serve(opened, &broker, &mut signals).await,
+            () = signals.next() => Ok(ExitCode::SUCCESS),
+        };
+        // Also after a failure: no thread of the broker writes while the directory is removed.
         broker.stop().await;
-        Ok(ExitCode::SUCCESS)
+        served
     });
     runtime.shutdown_background();
     code
 }
 
-/// The configuration. The environment has no say: a test is the same everywhere.
+/// Serves until a signal arrives or the broker fails.
+async fn serve(
+    opened: Result<Front, Failure>,
+    broker: &RunningBroker,
+    signals: &mut Signals,
+) -> Result<ExitCode, Failure> {
+    let front = opened?;
+    announce(&front.line)?;
+    tokio::select! {
+        () = signals.next() => {}
+        cause = broker.failed() => {
+            return Err(Failure::new("the broker failed").detail(format!("{cause:?}")));
+        }
+    }
+    front.proxy.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration, without environment variables: a test is the same everywhere.
 fn config(typed: &TestBroker, report: Reporting, folder: &Folder) -> Result<BrokerConfig, Failure> {
     let mut known = Sources::new();
     for pair in settings(typed, ALONE) {
