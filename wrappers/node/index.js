@@ -53,6 +53,22 @@ function findBinary() {
   return found;
 }
 
+const OPTIONS = ['topics', 'brokers', 'settings', 'faults', 'seed', 'dataDir', 'arguments', 'binary'];
+
+/** Refuses options that have no effect. */
+function checkOptions(options) {
+  const unknown = Object.keys(options).filter((name) => !OPTIONS.includes(name));
+  if (unknown.length > 0) {
+    throw new HighwaterError(`unknown option ${unknown.join(', ')}; allowed are ${OPTIONS.join(', ')}`);
+  }
+  if (options.topics !== undefined && !Array.isArray(options.topics)) {
+    throw new HighwaterError("topics is a list; write topics: ['orders:3']");
+  }
+  if (options.faults !== undefined && !Array.isArray(options.faults)) {
+    throw new HighwaterError("faults is a list of rules; for a file write arguments: ['--faults', FILE]");
+  }
+}
+
 function commandLine(options, rulesFile) {
   const line = ['test-broker', '--brokers', String(options.brokers ?? 1)];
   if (options.topics?.length) line.push('--topics', options.topics.join(','));
@@ -71,6 +87,7 @@ class TestBroker {
 
   /** Starts a broker and waits until it serves. */
   static async start(options = {}) {
+    checkOptions(options);
     const binary = options.binary ?? findBinary();
     let folder;
     let rulesFile;

@@ -19,7 +19,7 @@ mod cluster;
 mod testing;
 
 pub use cluster::{Cluster, ClusterUp, Elect, Regenerate};
-pub use testing::{FaultFiles, TestBroker};
+pub use testing::{FaultFiles, TestBroker, TestTopic};
 
 /// What every command takes stands behind what is its own.
 const GLOBAL: &str = "Global options";

@@ -1,6 +1,7 @@
 //! The process that started this one: its end is the end of this one.
 
-use std::io::{self, Read};
+use std::fmt;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,7 +23,8 @@ impl Parent {
         Parent(getppid())
     }
 
-    /// Has this process get SIGTERM when the parent ends, or when a pipe or socket on standard input is closed.
+    /// Has this process get SIGTERM when the parent ends, or when a pipe or socket on standard input is closed. Standard error
+    /// gets the cause.
     ///
     /// The kernel's own signal at a parent's death is of no use here: it is sent when the *thread* that started this
     /// process ends, and test runners start processes on threads of short life. Standard input counts only if it is a pipe or a
@@ -33,14 +35,16 @@ impl Parent {
     pub fn end_with(self) -> io::Result<()> {
         let _blocked = BlockedSignals::begin();
         std::thread::Builder::new().name("parent".to_owned()).spawn(move || {
-            self.wait_for_end();
+            let cause = self.wait_for_end();
+            // A closed standard error takes no report.
+            let _ = writeln!(io::stderr(), "stopping: {cause}");
             // A process that is ending already needs no signal.
             let _ = kill_process(getpid(), Signal::TERM);
         })?;
         Ok(())
     }
 
-    fn wait_for_end(self) {
+    fn wait_for_end(self) -> EndCause {
         let stdin = io::stdin();
         let mut pipe = is_pipe(stdin.as_fd()).then(|| stdin.lock());
         let handle = self.0.and_then(handle_of);
@@ -58,9 +62,37 @@ impl Parent {
             let (has_ended, has_input) = (input > 0 && is_ready(0), is_ready(input));
             drop(watched);
             let is_closed = has_input && pipe.as_mut().is_some_and(is_at_end);
-            if has_ended || is_closed || getppid() != self.0 {
-                return;
+            // The end of the parent may close the pipe, too.
+            if has_ended || getppid() != self.0 {
+                return EndCause::ParentEnded(self.0);
             }
+            if is_closed {
+                return EndCause::InputClosed;
+            }
+        }
+    }
+}
+
+/// Why a process ends that lives as long as its parent.
+enum EndCause {
+    /// The process that started it has ended.
+    ParentEnded(Option<Pid>),
+    /// The writer of the pipe on standard input closed it.
+    InputClosed,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndCause::ParentEnded(parent) => {
+                let id = parent.map(|pid| format!(" {}", pid.as_raw_nonzero()));
+                let id = id.unwrap_or_default();
+                write!(f, "process{id}, which started this one, has ended")
+            }
+            EndCause::InputClosed => f.write_str(
+                "the pipe on standard input is closed; keep the pipe open as long as the broker is needed, or \
+                 redirect standard input from /dev/null",
+            ),
         }
     }
 }

@@ -393,6 +393,11 @@ fn a_start_that_cannot_serve_says_why_and_what_to_do() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("{line}"));
     }
     assert!(lines.lines().last().unwrap().contains("the broker cannot start"), "{lines}");
+    let listeners = format!("--set listeners=PLAINTEXT://{}", taken.local_addr().unwrap());
+    let said =
+        failure(start(&folder.path().join("data"), &format!("{listeners} --set http.listener=")));
+    assert!(said.contains("cannot listen on") && said.contains("--set listeners="), "{said}");
+    assert!(!folder.path().join("data").exists(), "a refused first start leaves no folder");
 }
 
 #[test]

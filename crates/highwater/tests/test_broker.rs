@@ -455,6 +455,94 @@ fn a_test_broker_that_cannot_create_a_topic_leaves_no_folder() {
 }
 
 #[test]
+fn the_folder_of_a_killed_test_broker_is_removed_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("TMPDIR", folder.path().to_str().unwrap())];
+    let alive = Served::start_with(&[], &variables);
+    let mut killed = Served::start_with(&["--topics", "t"], &variables);
+    killed.child.kill().unwrap();
+    killed.ended();
+    let left = killed.data_dir();
+    assert!(left.join("t-0").is_dir());
+    let next = Served::start_with(&[], &variables);
+    wait_until("the folder is removed", || !left.exists());
+    for broker in [&alive, &next] {
+        assert!(broker.data_dir().is_dir());
+        block_on(produce(broker.bootstrap(), "t", &["x"]));
+    }
+}
+
+#[test]
+fn standard_error_names_the_cause_of_an_end() {
+    let mut broker = Command::new(HIGHWATER)
+        .arg("test-broker")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(broker.stdin.take());
+    let output = broker.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(report.contains("standard input is closed"), "{report}");
+}
+
+#[test]
+fn topics_of_an_earlier_run_are_taken_if_their_partitions_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let first = Served::start(&["--data-dir", data, "--topics", "orders:3"]);
+    block_on(produce(first.bootstrap(), "orders", &["x"]));
+    drop(first);
+    let second = Served::start(&["--data-dir", data, "--topics", "orders:3,b"]);
+    assert_eq!(block_on(consume(second.bootstrap(), "orders", 1)), ["x"]);
+    drop(second);
+    let report = refused(&["--data-dir", data, "--topics", "orders:4"]);
+    for words in ["the topic exists with 3 partitions", "names 4", "orders:3", "--data-dir"] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}
+
+#[test]
+fn a_rule_that_never_fires_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = written(
+        &folder,
+        "f.toml",
+        "[[rules]]\nname = \"x\"\ntopic = \"orders:3\"\naction = \"close\"\n",
+    );
+    let mut broker = Command::new(HIGHWATER)
+        .args(["test-broker", "--faults", &rules])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(broker.stdin.take());
+    let output = broker.wait_with_output().unwrap();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(report.contains("rule \"x\" never fires: topic:"), "{report}");
+}
+
+#[test]
+fn a_proxy_in_front_of_an_unknown_host_reports_it() {
+    let mut proxy = Command::new(HIGHWATER)
+        .args(["proxy", "-b", "no-such-host.invalid:9092", "--listen", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(proxy.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let is_reported = lines
+        .any(|line| line.contains("cannot connect to bootstrap server no-such-host.invalid:9092"));
+    proxy.kill().unwrap();
+    proxy.wait().unwrap();
+    assert!(is_reported);
+}
+
+#[test]
 fn half_sent_rules_do_not_keep_the_http_port() {
     let broker = Served::start(&[]);
     let address = broker.field("http").strip_prefix("http://").unwrap();

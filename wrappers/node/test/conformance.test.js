@@ -157,3 +157,9 @@ const checks = {
 for (const { id } of behaviours) {
   test(id, () => checks[id]());
 }
+
+test('unknown and malformed options are refused', async () => {
+  await assert.rejects(TestBroker.start({ topic: ['orders'] }), refusedBy('unknown option topic', 'topics'));
+  await assert.rejects(TestBroker.start({ topics: 'orders' }), refusedBy("topics: ['orders:3']"));
+  await assert.rejects(TestBroker.start({ faults: 'faults.toml' }), refusedBy("'--faults', FILE"));
+});

@@ -183,6 +183,13 @@ def test_conformance(behaviour):
     CHECKS[behaviour]()
 
 
+def test_malformed_arguments_are_refused():
+    with pytest.raises(HighwaterError, match="'--faults', FILE"):
+        TestBroker(faults="faults.toml")
+    with pytest.raises(HighwaterError, match="topics=\\['orders:3'\\]"):
+        TestBroker("orders:3")
+
+
 @pytest.fixture
 def highwater_options():
     return {"topics": ["fixture:2"]}

@@ -17,7 +17,9 @@ use proxy::fault_injection::{
     parse_plan, parse_plan_and_seed, parse_rule,
 };
 use serde_json::{Value, json};
+use tracing::warn;
 
+use super::fault_warnings;
 use crate::arguments::FaultFiles;
 use crate::failure::Failure;
 
@@ -63,6 +65,7 @@ pub fn injector_with(
     };
     let injector = FaultInjector::new(engine, control)
         .map_err(|error| Failure::new("cannot inject these faults").detail(error))?;
+    warn_of(&injector);
     if let Some(path) = &typed.journal {
         let file = File::create(path).map_err(|error| {
             Failure::new(format!("cannot write the journal {}", path.display())).detail(error)
@@ -70,6 +73,11 @@ pub fn injector_with(
         injector.write_journal(Box::new(file));
     }
     Ok(Arc::new(injector))
+}
+
+/// Reports rules that never fire.
+fn warn_of(faults: &FaultInjector) {
+    fault_warnings::warnings(&faults.plan().rules).iter().for_each(|warning| warn!("{warning}"));
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -138,6 +146,7 @@ async fn show_one(State(faults): Faults, PathPart(name): PathPart<String>) -> Re
 async fn replace(State(faults): Faults, body: String) -> Result<Json<Value>, Refusal> {
     let (plan, seed) = parse_plan_and_seed(&body).map_err(Refusal::of_text)?;
     faults.replace(plan.rules, seed).map_err(Refusal::of_rule)?;
+    warn_of(&faults);
     Ok(show(State(faults)).await)
 }
 
@@ -153,6 +162,7 @@ async fn put(
 ) -> Result<Response, Refusal> {
     let rule = parse_rule(&named(&body, &name)?).map_err(Refusal::of_text)?;
     faults.put(rule).map_err(Refusal::of_rule)?;
+    warn_of(&faults);
     Ok(show_one(State(faults), PathPart(name)).await)
 }
 

@@ -16,6 +16,8 @@ mod config_explain;
 mod config_reset;
 mod consume;
 mod fault_rules;
+mod fault_warnings;
+mod first_start;
 mod front;
 mod gateway;
 mod group;

@@ -10,8 +10,8 @@ use ::proxy::{ProxyConfig, ProxyError};
 use broker::telemetry;
 use configuration::{Configuration, HostPort};
 use metrics::Sources;
-use tokio::net::TcpListener;
-use tracing::{error, info};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{error, info, warn};
 
 use super::fault_rules;
 use super::start::{EXIT_CODE_INTERRUPTED, Reporting, Signals, in_url};
@@ -94,11 +94,25 @@ async fn serve(config: ProxyConfig, typed: &Proxy) -> Result<ExitCode, Failure> 
     let text = announcement(proxy.bootstrap(), &typed.bootstrap_server, shown);
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
+    tokio::spawn(warn_of_unreachable(typed.bootstrap_server.clone()));
     signals.next().await;
     info!("stopping");
     tokio::select! {
         () = proxy.drain(DRAIN_MAX) => Ok(ExitCode::SUCCESS),
         () = signals.next() => Ok(ExitCode::from(EXIT_CODE_INTERRUPTED)),
+    }
+}
+
+/// Reports a bootstrap server that does not accept connections, once: the proxy itself reports nothing until a client
+/// connects.
+async fn warn_of_unreachable(bootstrap_server: String) {
+    for address in bootstrap_server.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+        let connecting = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
+        if let Err(cause) = connecting.unwrap_or_else(|late| Err(late.into())) {
+            warn!(
+                "cannot connect to bootstrap server {address}: {cause}; check -b, or start that broker"
+            );
+        }
     }
 }
 

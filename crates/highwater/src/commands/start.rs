@@ -20,7 +20,7 @@ use crate::arguments::Program;
 use crate::arguments::Start;
 use crate::blocked_signals::BlockedSignals;
 use crate::commands::front::Keys;
-use crate::commands::{front, sources, stopped_folder};
+use crate::commands::{first_start, front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
 use crate::service_manager::ServiceManager;
 use crate::{logging, system};
@@ -152,6 +152,7 @@ async fn serve(
         let used = config.log_dirs.iter().find(|dir| stopped_folder::is_live(dir));
         used.map_or(failure, |dir| cannot_start().detail(LockError::Held(dir.clone())))
     })?;
+    first_start::check_ports(&config).map_err(|error| not_started(&error))?;
     let keys = if door.is_some() { front::keys(&config.gateway)? } else { Keys::default() };
     let manager = ServiceManager::from_environment();
     let starting = broker::start(config.clone());

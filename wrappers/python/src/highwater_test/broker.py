@@ -86,6 +86,12 @@ class TestBroker:
         :param arguments: further arguments of ``highwater test-broker``.
         """
         self._process: Optional[subprocess.Popen[bytes]] = None
+        if isinstance(topics, (str, bytes)):
+            raise HighwaterError("topics is a list; write topics=['orders:3']")
+        if isinstance(faults, (str, bytes, os.PathLike, Mapping)):
+            raise HighwaterError(
+                "faults is a list of rules; for a file write arguments=['--faults', FILE]"
+            )
         command = [binary or find_binary(), "test-broker", "--brokers", str(brokers)]
         names = list(topics)
         if names:

@@ -19,7 +19,8 @@ use peer::procfs;
 use super::plan::{Node, Plan};
 use crate::failure::Failure;
 
-const LOCK: &str = "cluster.lock";
+/// File that `cluster up` and its brokers lock in the cluster's folder.
+pub const LOCK: &str = "cluster.lock";
 const PLAN: &str = "cluster.json";
 const PROPERTIES: &str = "server.properties";
 const REPORTS: &str = "broker.log";

@@ -29,6 +29,7 @@ use crate::failure::{Failure, on_output};
 use announcement::{Shown, announcement};
 use brokers::{Brokers, Ended, is_orderly};
 use folder::Folder;
+pub use folder::LOCK as FOLDER_LOCK;
 pub use plan::Node;
 use plan::Plan;
 use readiness::Starting;

@@ -2,21 +2,20 @@
 //!
 //! The broker is the one of `start`: it knows of no fault. Clients reach it through the proxy of `highwater proxy` in this process.
 
+mod folder;
 mod several;
 mod single;
+mod topics;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::proxy::{FaultInjector, Proxy, ProxyConfig};
-use client::admin::NewTopic;
-use client::{Admin, Cluster, ClusterConfig};
 use configuration::HostPort;
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::start::{Reporting, in_url};
 use super::{fault_rules, proxy};
@@ -25,8 +24,8 @@ use crate::failure::{Failure, on_output};
 use crate::parent::Parent;
 use crate::system;
 
-/// Beginning of the name of a temporary folder.
-const FOLDER_PREFIX: &str = "highwater-test-";
+use folder::Folder;
+
 /// Keys that this command decides.
 const DECIDED: &[&str] = &[
     "listeners",
@@ -45,8 +44,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("gateway.listener", ""),
     ("log.level", "warn"),
 ];
-/// Replicas of a topic at most.
-const REPLICATION_MAX: u16 = 3;
 
 /// Runs until SIGTERM, SIGINT or SIGHUP, until the parent ends, or until a pipe on standard input is closed.
 pub fn run(typed: &TestBroker, report: Reporting) -> Result<ExitCode, Failure> {
@@ -79,52 +76,6 @@ fn cannot_start() -> Failure {
     Failure::new("the test broker cannot start")
 }
 
-/// The folder of the data.
-enum Folder {
-    /// Removed at the end.
-    Temporary(TempDir),
-    /// Left as it is.
-    Named(PathBuf),
-}
-
-impl Folder {
-    fn take(named: Option<&Path>) -> Result<Folder, Failure> {
-        match named {
-            Some(path) => Ok(Folder::Named(path.to_owned())),
-            None => tempfile::Builder::new()
-                .prefix(FOLDER_PREFIX)
-                .tempdir()
-                .map(Folder::Temporary)
-                .map_err(|error| cannot_start().detail(format!("no temporary folder: {error}"))),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Folder::Temporary(folder) => folder.path(),
-            Folder::Named(path) => path,
-        }
-    }
-
-    /// The path of a temporary folder.
-    fn temporary(&self) -> Option<&Path> {
-        match self {
-            Folder::Temporary(folder) => Some(folder.path()),
-            Folder::Named(_) => None,
-        }
-    }
-
-    /// Removes a temporary folder. A rest that cannot be removed is named.
-    fn remove(self) {
-        if let Folder::Temporary(folder) = self {
-            let path = folder.path().display().to_string();
-            if let Err(error) = folder.close() {
-                let _nobody_reads = writeln!(io::stderr(), "cannot remove {path}: {error}");
-            }
-        }
-    }
-}
-
 /// The settings of each broker: the defaults, those of `of_kind`, and those of `--set`, the last of which win.
 fn settings(typed: &TestBroker, of_kind: &[(&str, &str)]) -> Vec<Pair> {
     let defaults = DEFAULTS.iter().chain(of_kind);
@@ -148,7 +99,7 @@ impl Front {
         folder: &Path,
         faults: Arc<FaultInjector>,
     ) -> Result<Front, Failure> {
-        create_topics(typed, brokers).await?;
+        topics::create(typed, brokers).await?;
         let config = ProxyConfig { faults: Some(faults.clone()), ..ProxyConfig::new(brokers) };
         let proxy = Proxy::start(config).await.map_err(|error| cannot_start().detail(error))?;
         let any = HostPort { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
@@ -169,22 +120,6 @@ fn ready_line(typed: &TestBroker, proxy: &Proxy, http: SocketAddr, folder: &Path
         "brokers": typed.brokers,
     });
     format!("{ready}\n")
-}
-
-async fn create_topics(typed: &TestBroker, brokers: &str) -> Result<(), Failure> {
-    if typed.topics.is_empty() {
-        return Ok(());
-    }
-    let replicas = typed.brokers.min(REPLICATION_MAX) as i16;
-    let cluster = Cluster::connect(ClusterConfig::new(brokers)).await;
-    let admin = Admin::new(cluster.map_err(|error| cannot_start().detail(error))?);
-    for topic in &typed.topics {
-        let new = NewTopic::new(&topic.name, topic.partitions, replicas);
-        admin.create_topic(&new).await.map_err(|error| {
-            Failure::new(format!("cannot create topic {}", topic.name)).detail(error)
-        })?;
-    }
-    Ok(())
 }
 
 /// Writes the ready line.
