@@ -81,7 +81,7 @@ fresh.
 Every key of Apache Kafka 4.3's broker is known, and a `server.properties` of Kafka's can be used
 as it is. A value comes, in this order, from a flag, `--set KEY=VALUE`, the environment, the file
 that `start` is given, or the default. In the environment a key is `KAFKA_` and its name in upper
-case with `.` as `_`, `_` as `__` and `-` as `___`.
+case with `.` as `_`, `_` as `__` and `-` as `___`. `KAFKA_CFG_` and `HIGHWATER_` begin such names, too.
 
 *honoured*: read by the broker, and works as documented (`cargo xt tidy` finds keys without a reader). *ignored*: checked and shown, without effect. *refused*: the
 broker does not start with another value than the default. The last column says why.

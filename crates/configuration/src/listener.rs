@@ -78,8 +78,10 @@ pub struct Endpoint {
     pub at: HostPort,
 }
 
-/// Parses `NAME://host:port,…`; the error says which item is wrong and how.
+/// Parses `NAME://host:port,…`; the error says which item is wrong and how. A comma at the end is accepted: programs that
+/// write an item and a comma each start brokers.
 pub fn endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
+    let text = text.trim().trim_end_matches(',');
     let parsed: Result<Vec<Endpoint>, String> = items(text).map(endpoint).collect();
     let parsed = parsed?;
     for (at, endpoint) in parsed.iter().enumerate() {
@@ -176,6 +178,8 @@ mod tests {
             Endpoint { name: "INTERNAL".into(), at: HostPort::parse(":9092").unwrap() }
         );
         assert_eq!(found.len(), 2);
+        assert_eq!(endpoints("A://h:1,B://h:2,").unwrap().len(), 2);
+        assert!(endpoints("A://h:1,,B://h:2").is_err());
         assert!(endpoints("A://:1,a://:2").unwrap_err().contains("A is named twice"));
         for text in ["localhost:9092", "://:9092", "PLAINTEXT://localhost", "PLAINTEXT:9092"] {
             assert!(endpoints(text).unwrap_err().contains("write NAME://host:port"), "{text}");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::problem::Problem;
-use super::{properties, table};
+use super::{listener, properties, table};
 
 /// Where a value was said.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,8 @@ pub enum Source {
     Set,
     /// With a flag of its own, of this name.
     Flag(&'static str),
+    /// By the container image, where no other source names the key.
+    Image,
 }
 
 impl fmt::Display for Source {
@@ -34,6 +36,7 @@ impl fmt::Display for Source {
             Source::Environment(name) => write!(f, "environment variable {name}"),
             Source::Set => f.write_str("--set"),
             Source::Flag(name) => f.write_str(name),
+            Source::Image => f.write_str("the container image"),
         }
     }
 }
@@ -42,10 +45,11 @@ impl Source {
     /// The kind of source without the place: two values of one kind surprise nobody.
     fn rank(&self) -> u8 {
         match self {
-            Source::File { .. } => 0,
-            Source::Environment(_) => 1,
-            Source::Set => 2,
-            Source::Flag(_) => 3,
+            Source::Image => 0,
+            Source::File { .. } => 1,
+            Source::Environment(_) => 2,
+            Source::Set => 3,
+            Source::Flag(_) => 4,
         }
     }
 }
@@ -92,25 +96,53 @@ impl Sources {
         self
     }
 
-    /// Adds those variables of the environment that name keys: `KAFKA_` or `HIGHWATER_` and the
-    /// key in upper case with `.` as `_`, `_` as `__` and `-` as `___`; and `CLUSTER_ID`.
+    /// Adds those variables of the environment that name keys: `KAFKA_`, `KAFKA_CFG_` or `HIGHWATER_` and the
+    /// key in upper case with `.` as `_`, `_` as `__` and `-` as `___`; and `CLUSTER_ID` and `KAFKA_KRAFT_CLUSTER_ID`.
     /// Unknown `KAFKA_` ones are added too, so that a slip is noticed. A key that two variables
-    /// name, and a value that is not text, are problems: either would drop a value silently.
+    /// name with different values, and a value that is not text, are problems: either would drop a value silently.
     pub fn environment(mut self, variables: impl Iterator<Item = (OsString, OsString)>) -> Sources {
-        let mut named: BTreeMap<String, String> = BTreeMap::new();
+        let mut named: BTreeMap<String, (String, OsString)> = BTreeMap::new();
         for (name, value) in variables {
             let Ok(name) = name.into_string() else { continue };
             let Some(key) = key_of_variable(&name) else { continue };
             let source = Source::Environment(name.clone());
-            match value.into_string() {
-                Ok(value) => self.say(&key, &value, source.clone()),
-                Err(_) => self.refuse(&key, source.clone(), "the value is not UTF-8 text"),
-            }
-            if let Some(other) = named.insert(key.clone(), name) {
+            if let Some((other, first)) = named.insert(key.clone(), (name, value.clone())) {
+                if first == value {
+                    continue;
+                }
                 let reason = format!("{other} names this key too; unset one of them");
-                self.refuse(&key, source, reason);
+                self.refuse(&key, source.clone(), reason);
+            }
+            match value.into_string() {
+                Ok(value) => self.say(&key, &value, source),
+                Err(_) => self.refuse(&key, source, "the value is not UTF-8 text"),
             }
         }
+        self
+    }
+
+    /// Adds the value of a key that no source names so far, from the container image. `also` are further keys with the
+    /// same meaning.
+    pub fn default_of_image(mut self, key: &str, also: &[&str], text: &str) -> Sources {
+        let is_named = |key: &str| self.said.contains_key(key);
+        if !is_named(key) && !also.iter().any(|key| is_named(key)) {
+            self.say(key, text, Source::Image);
+        }
+        self
+    }
+
+    /// Adds `listeners` if a source names `advertised.listeners` and none `listeners`: the same names and ports on all
+    /// interfaces, as images of Kafka do. An advertised address that cannot be read is left to the check of its key.
+    pub fn listen_where_advertised(mut self) -> Sources {
+        if self.said.contains_key("listeners") {
+            return self;
+        }
+        let advertised = self.said.get("advertised.listeners").and_then(|said| winner(said));
+        let Some(advertised) = advertised.cloned() else { return self };
+        let Ok(endpoints) = listener::endpoints(&advertised.text) else { return self };
+        let listeners: Vec<String> =
+            endpoints.iter().map(|it| format!("{}://:{}", it.name, it.at.port)).collect();
+        self.say("listeners", &listeners.join(","), advertised.source);
         self
     }
 
@@ -145,8 +177,7 @@ impl Sources {
     /// For each key the value that wins, and the sources of other kinds that it wins over.
     pub(super) fn winners(&self) -> impl Iterator<Item = (&str, &Said, Vec<&Source>)> {
         self.said.iter().map(|(key, said)| {
-            // Within one kind the last one wins, as in a properties file.
-            let winner = said.iter().max_by_key(|s| s.source.rank()).expect("never empty");
+            let winner = winner(said).expect("never empty");
             let beaten = said.iter().map(|s| &s.source);
             let beaten = beaten.filter(|s| s.rank() != winner.source.rank()).collect();
             (key.as_str(), winner, beaten)
@@ -154,11 +185,17 @@ impl Sources {
     }
 }
 
+/// The value that wins. Within one kind the last one does, as in a properties file.
+fn winner(said: &[Said]) -> Option<&Said> {
+    said.iter().max_by_key(|said| said.source.rank())
+}
+
 /// Variables that container images of Kafka read for other purposes than keys.
 const NO_KEYS: &[&str] = &[
     "KAFKA_CLUSTER_ID",
     "KAFKA_CONFIG",
     "KAFKA_DEBUG",
+    "KAFKA_ENABLE_KRAFT",
     "KAFKA_GC_LOG_OPTS",
     "KAFKA_HEAP_OPTS",
     "KAFKA_HOME",
@@ -170,8 +207,10 @@ const NO_KEYS: &[&str] = &[
     "KAFKA_LOG4J_OPTS",
     "KAFKA_LOG4J_ROOT_LOGLEVEL",
     "KAFKA_OPTS",
+    "KAFKA_SKIP_KRAFT_STORAGE_INIT",
     "KAFKA_TOOLS_LOG4J_LOGLEVEL",
     "KAFKA_VERSION",
+    "KAFKA_VOLUME_DIR",
 ];
 
 /// Whether an environment variable of this name sets a configuration key.
@@ -180,8 +219,11 @@ pub fn is_configuration_variable(name: &str) -> bool {
 }
 
 fn key_of_variable(name: &str) -> Option<String> {
-    if name == "CLUSTER_ID" {
+    if name == "CLUSTER_ID" || name == "KAFKA_KRAFT_CLUSTER_ID" {
         return Some("cluster.id".to_owned());
+    }
+    if let Some(rest) = name.strip_prefix("KAFKA_CFG_") {
+        return Some(key_of_words(rest));
     }
     if let Some(rest) = name.strip_prefix("KAFKA_") {
         return (!NO_KEYS.contains(&name)).then(|| key_of_words(rest));
@@ -207,6 +249,9 @@ mod tests {
             ("KAFKA_NODE_ID", Some("node.id")),
             ("KAFKA_A__B___C_D", Some("a_b-c.d")),
             ("CLUSTER_ID", Some("cluster.id")),
+            ("KAFKA_KRAFT_CLUSTER_ID", Some("cluster.id")),
+            ("KAFKA_CFG_ADVERTISED_LISTENERS", Some("advertised.listeners")),
+            ("KAFKA_ENABLE_KRAFT", None),
             ("HIGHWATER_DURABILITY", Some("durability")),
             ("HIGHWATER_CACHE", None),
             ("KAFKA_HEAP_OPTS", None),
@@ -252,7 +297,9 @@ mod tests {
         let variables = [
             ("KAFKA_NODE_ID".into(), "1".into()),
             ("KAFKA_LOG_DIRS".into(), bytes.clone()),
-            ("HIGHWATER_NODE_ID".into(), "1".into()),
+            ("HIGHWATER_NODE_ID".into(), "2".into()),
+            ("KAFKA_BROKER_RACK".into(), "a".into()),
+            ("KAFKA_CFG_BROKER_RACK".into(), "a".into()),
             ("PATH".into(), bytes),
         ];
         let sources = Sources::new().environment(variables.into_iter());
@@ -260,5 +307,36 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("KAFKA_LOG_DIRS: log.dirs: the value is not UTF-8"), "{found:?}");
         assert!(found[1].contains("KAFKA_NODE_ID names this key too"), "{found:?}");
+    }
+    /// Value and source that win for a key.
+    fn winner_of(sources: &Sources, wanted: &str) -> Option<(String, Source)> {
+        let mut winners = sources.winners();
+        winners
+            .find(|(key, ..)| *key == wanted)
+            .map(|(_, said, _)| (said.text.clone(), said.source.clone()))
+    }
+
+    #[test]
+    fn an_image_sets_keys_that_no_other_source_names() {
+        let sources = Sources::new()
+            .file("f", b"log.dir=file\n")
+            .default_of_image("log.dirs", &["log.dir"], "image")
+            .default_of_image("http.listener", &[], ":8080");
+        assert_eq!(winner_of(&sources, "log.dirs"), None);
+        assert_eq!(winner_of(&sources, "http.listener"), Some((":8080".to_owned(), Source::Image)));
+    }
+
+    #[test]
+    fn a_broker_in_a_container_listens_where_it_is_advertised() {
+        let listeners = |file: &str| {
+            let sources = Sources::new().file("f", file.as_bytes()).listen_where_advertised();
+            winner_of(&sources, "listeners").map(|(text, _)| text)
+        };
+        let advertised = "advertised.listeners=PLAINTEXT://localhost:9092,inside://kafka:29092,\n";
+        assert_eq!(listeners(advertised).as_deref(), Some("PLAINTEXT://:9092,INSIDE://:29092"));
+        let both = format!("{advertised}listeners=PLAINTEXT://:1\n");
+        assert_eq!(listeners(&both).as_deref(), Some("PLAINTEXT://:1"));
+        assert_eq!(listeners("advertised.listeners=x\n"), None);
+        assert_eq!(listeners(""), None);
     }
 }

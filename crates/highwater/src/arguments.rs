@@ -16,9 +16,11 @@ use crate::pattern::Form;
 use crate::position::Place;
 
 mod cluster;
+mod container;
 mod testing;
 
 pub use cluster::{Cluster, ClusterUp, Elect, Regenerate};
+pub use container::Healthcheck;
 pub use testing::{FaultFiles, TestBroker, TestTopic};
 
 /// What every command takes stands behind what is its own.
@@ -64,6 +66,8 @@ pub enum Command {
     Proxy(Proxy),
     /// Run a broker for tests: a free port, a temporary folder, faults by rule; it ends with the process that started it
     TestBroker(TestBroker),
+    /// Probe a broker on this machine: the health check of a container
+    Healthcheck(Healthcheck),
     /// Create, list, show, change and delete topics
     #[command(subcommand)]
     Topic(Topic),
@@ -151,6 +155,9 @@ pub struct ConfigSources {
     /// Refuse unknown keys rather than warn of them
     #[arg(long)]
     pub strict: bool,
+    /// Run as in an image of Kafka: server.properties of this folder, if it exists, all interfaces, and Kafka's ready lines
+    #[arg(long, value_name = "DIR")]
+    pub container: Option<PathBuf>,
 }
 
 /// `start`

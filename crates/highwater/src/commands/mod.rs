@@ -15,6 +15,7 @@ mod config;
 mod config_explain;
 mod config_reset;
 mod consume;
+mod container;
 mod fault_rules;
 mod fault_warnings;
 mod first_start;
@@ -22,6 +23,7 @@ mod front;
 mod gateway;
 mod group;
 mod group_kinds;
+mod healthcheck;
 mod install_links;
 mod lab;
 mod log_adopt;
@@ -56,6 +58,7 @@ pub fn run(program: Program) -> Result<ExitCode, Failure> {
         Command::Gateway(typed) => gateway::run(&typed, reporting),
         Command::Proxy(typed) => proxy::run(&typed, reporting),
         Command::TestBroker(typed) => test_broker::run(&typed, reporting),
+        Command::Healthcheck(typed) => healthcheck::run(&typed),
         Command::Topic(command) => topic::run(&command),
         Command::Group(command) => group::run(&command),
         Command::User(command) => user::run(&command),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use configuration::{Configuration, InvalidConfiguration, Loaded, Sources};
 
+use super::container;
 use crate::arguments::ConfigSources;
 use crate::failure::Failure;
 
@@ -23,7 +24,8 @@ pub fn unusable(invalid: &InvalidConfiguration, file: Option<&Path>) -> Failure 
 
 fn gather(typed: &ConfigSources) -> Result<Sources, Failure> {
     let mut sources = Sources::new().environment(std::env::vars_os());
-    if let Some(path) = &typed.file {
+    let mounted = typed.container.as_deref().and_then(container::mounted_file);
+    for path in mounted.iter().chain(&typed.file) {
         let name = path.display().to_string();
         let unreadable = || Failure::new(format!("cannot read the configuration file {name}"));
         let bytes = std::fs::read(path).map_err(|error| unreadable().detail(error))?;
@@ -38,5 +40,5 @@ fn gather(typed: &ConfigSources) -> Result<Sources, Failure> {
             None => sources.flag_is_not_text("--data-dir", "log.dirs"),
         };
     }
-    Ok(sources)
+    Ok(if typed.container.is_some() { container::with_defaults(sources) } else { sources })
 }

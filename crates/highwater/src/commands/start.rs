@@ -20,7 +20,7 @@ use crate::arguments::Program;
 use crate::arguments::Start;
 use crate::blocked_signals::BlockedSignals;
 use crate::commands::front::Keys;
-use crate::commands::{first_start, front, sources, stopped_folder};
+use crate::commands::{container, first_start, front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
 use crate::service_manager::ServiceManager;
 use crate::{logging, system};
@@ -59,7 +59,7 @@ pub fn run(typed: &Start, report: Reporting) -> Result<ExitCode, Failure> {
     if hasty {
         end_at_second_signal();
     }
-    let code = runtime.block_on(serve(config, signals, hasty));
+    let code = runtime.block_on(serve(config, signals, typed));
     // What a start that was given up still does on other threads is not waited for: a broker that
     // ends in the middle of a recovery begins it again at the next start.
     runtime.shutdown_background();
@@ -132,12 +132,13 @@ pub fn say(warning: &Warning) {
     }
 }
 
-/// `hasty`: a second signal does not wait for an orderly end.
+/// A second signal does not wait for an orderly end, unless another process started this one.
 async fn serve(
     config: BrokerConfig,
     mut signals: Signals,
-    hasty: bool,
+    typed: &Start,
 ) -> Result<ExitCode, Failure> {
+    let hasty = typed.child_of.is_none();
     let cannot_start = || Failure::new("the broker cannot start");
     if config.gateway.client.get("security.protocol").is_some_and(|said| said != "PLAINTEXT") {
         let detail = "gateway.client.security.protocol: the gateway beside a broker reaches that broker, whose listener \
@@ -167,7 +168,10 @@ async fn serve(
     broker.set_log_levels(Arc::new(logging::Loggers));
     let gateway = door.map(|door| beside(&broker, &config, door, keys));
     let at = gateway.as_ref().map(Gateway::address);
-    let text = announcement(&config, &broker.listeners(), broker.http(), at);
+    let mut text = announcement(&config, &broker.listeners(), broker.http(), at);
+    if typed.sources.container.is_some() {
+        text += &container::ready_lines(config.node_id);
+    }
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(on_output)?;
     let reports = match &manager {
