@@ -55,10 +55,16 @@ pub enum Arch {
 }
 
 impl Arch {
-    const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+    /// All of them.
+    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// The processor of this machine, if releases support it.
+    pub fn of_this_machine() -> Option<Arch> {
+        Arch::ALL.into_iter().find(|arch| arch.name() == std::env::consts::ARCH)
+    }
 
     /// Name of the processor in file names.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
@@ -73,8 +79,8 @@ impl Arch {
         }
     }
 
-    /// Debian's name of the processor.
-    fn debian(self) -> &'static str {
+    /// Debian's name of the processor, which images have as well.
+    pub fn debian(self) -> &'static str {
         match self {
             Arch::X86_64 => "amd64",
             Arch::Aarch64 => "arm64",
@@ -84,15 +90,30 @@ impl Arch {
 
 /// The released version: its number, its commit, and the time of the commit in seconds since 1970.
 #[derive(Clone, Debug)]
-struct Release {
+pub struct Release {
     version: String,
     commit: String,
     epoch: u64,
 }
 
 impl Release {
+    /// Number of the version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The commit.
+    pub fn commit(&self) -> &str {
+        &self.commit
+    }
+
+    /// Time of the commit, in seconds since 1970.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The release of the checked out commit.
-    fn of_checkout(allow_dirty: bool) -> Result<Release> {
+    pub fn of_checkout(allow_dirty: bool) -> Result<Release> {
         let git = |words: &[&str]| -> Result<String> {
             let mut git = Command::new("git");
             let output = git.args(words).current_dir(repository()).output()?;
@@ -133,6 +154,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     print!("{}", fs::read_to_string(output.join(archive::CHECKSUMS))?);
     println!("dist: {}", output.display());
     Ok(())
+}
+
+/// Folder of the static binary of a processor, below cargo's target folder.
+pub fn build_folder(targets: &Path, arch: Arch) -> PathBuf {
+    build::binary_folder(&targets.join("dist-build"), arch)
+}
+
+/// Licences of the crates that are linked into the binary of a processor.
+pub fn notices(arch: Arch) -> Result<String> {
+    licences::notices(&crates::linked_crates(arch)?)
 }
 
 /// Builds all binaries below `target`, and packs them into `output`.

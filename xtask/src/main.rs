@@ -7,6 +7,7 @@ mod ci;
 mod clients;
 mod codegen;
 mod compatibility;
+mod containers;
 mod dist;
 mod documents;
 mod events;
@@ -15,6 +16,7 @@ mod front;
 mod fuzz;
 mod golden;
 mod highwater;
+mod image;
 mod invariants;
 mod moved;
 mod openapi;
@@ -59,6 +61,8 @@ enum Task {
     Kafka(apache_kafka::Task),
     /// Write docs/compatibility.md from the table of APIs and what the clients did
     Compatibility(compatibility::Arguments),
+    /// Start the image of test suites as their Kafka modules do
+    Containers(containers::Arguments),
     /// Write crates/wire/src/generated from the message schemas of Kafka's client jar
     Codegen(codegen::Arguments),
     /// Build static binaries for both processors, and pack them as tarballs and Debian packages
@@ -71,6 +75,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
     Golden,
+    /// Write container images from the static binaries of `cargo xt dist`
+    Image(image::Arguments),
     /// Put the proxy in front of an Apache Kafka whose broker comes back at another port
     Moved,
     /// Have schemathesis compare a real gateway with its OpenAPI document
@@ -100,12 +106,14 @@ fn main() -> anyhow::Result<()> {
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Kafka(task) => apache_kafka::task(task),
         Task::Compatibility(arguments) => compatibility::run(&arguments),
+        Task::Containers(arguments) => containers::run(&arguments),
         Task::Codegen(arguments) => codegen::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Events(arguments) => events::run(&arguments),
         Task::Failover(arguments) => failover::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
+        Task::Image(arguments) => image::run(&arguments),
         Task::Moved => moved::run(),
         Task::Openapi(arguments) => openapi::run(&arguments),
         Task::Realtext(arguments) => realtext::run(&arguments),

@@ -49,9 +49,14 @@ pub(super) fn static_binary(arch: Arch, release: &Release, target: &Path) -> Res
     let flags = remapped.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
     cargo.env("CFLAGS", flags.collect::<Vec<_>>().join(" "));
     run_build(&mut cargo)?;
-    let binary = target.join(arch.target()).join("dist/highwater");
+    let binary = binary_folder(target, arch).join("highwater");
     ensure!(binary.is_file(), "the build left no {}", binary.display());
     Ok(binary)
+}
+
+/// Folder of the static binary below `target`.
+pub(super) fn binary_folder(target: &Path, arch: Arch) -> PathBuf {
+    target.join(arch.target()).join("dist")
 }
 
 /// Paths of this machine, with the names that stand for them in a binary.

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Runs the command, as the entry point of Bitnami's image.
+exec "$@"
