@@ -23,10 +23,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The permission that is missing here, if one is.
 pub(super) fn missing_permission() -> Option<&'static str> {
     let mut unshare = Command::new("unshare");
-    let status = unshare.args(["--net", "--mount", "true"]).stderr(Stdio::null()).status();
+    unshare.args(["--net", "--mount", "mount", "-t", "proc", "proc", "/proc"]);
+    let status = unshare.stderr(Stdio::null()).status();
     match status.is_ok_and(|status| status.success()) {
         true => None,
-        false => Some("namespaces are not allowed, or there is no unshare"),
+        false => Some("namespaces or mounts are not allowed, or there is no unshare"),
     }
 }
 

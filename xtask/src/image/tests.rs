@@ -113,7 +113,11 @@ fn an_image_has_an_index_of_both_processors_whose_digests_agree() {
             }
             assert_eq!(config["rootfs"]["diff_ids"].as_array().unwrap().len(), layers);
             assert_eq!(config["history"].as_array().unwrap().len(), layers);
-            assert_eq!(config["config"]["User"], "1000:1000");
+            let settings = &config["config"];
+            assert_eq!(settings["User"], "1000:1000");
+            let command = settings["Healthcheck"]["Test"].as_array();
+            assert_eq!(command.is_some(), name == "highwater", "{name}");
+            assert_eq!(settings["Entrypoint"].is_array(), name == "highwater", "{name}");
             programs.push(descriptors[0]["digest"].clone());
         }
     }
