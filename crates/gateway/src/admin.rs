@@ -23,7 +23,7 @@ pub(crate) async fn create_topic(
     parts: &Parts,
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
-    let body = collect(body, shared).await?;
+    let body = collect(body, parts, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     let topic = new_topic(&body.bytes)?;
     shared.allow(Visitor::of(parts), Deed::CreateTopic(&topic.name))?;

@@ -19,7 +19,7 @@ pub(crate) struct Room {
     bytes: usize,
     /// A permit for each byte.
     whole: Arc<Semaphore>,
-    /// The part that this is, if it is one, with a share for each owner.
+    /// Shares of the owners; of a half, if this is a half.
     part: Option<Arc<LeasePool<ShareOwner>>>,
     /// The owner of charges of the part.
     owner: ShareOwner,
@@ -37,6 +37,13 @@ impl Room {
         }
     }
 
+    /// Of so many bytes, with a share for each owner.
+    pub(crate) fn with_shares(bytes: usize) -> Room {
+        let whole = Room::new(bytes);
+        let shares = Arc::new(LeasePool::new(whole.bytes));
+        Room { part: Some(shares), ..whole }
+    }
+
     /// A half of this room: what is charged to it is charged to the whole as well, and never takes the other half.
     pub(crate) fn half(&self) -> Room {
         let half = Arc::new(LeasePool::new(self.bytes / 2));
@@ -50,7 +57,11 @@ impl Room {
 
     /// Bytes that may be charged here: of the whole, or of the part that this is.
     pub(crate) fn limit_bytes(&self) -> usize {
-        if self.part.is_some() { self.bytes / 2 } else { self.bytes }
+        self.part.as_ref().map_or(self.bytes, |part| part.units_max())
+    }
+
+    fn is_half(&self) -> bool {
+        self.limit_bytes() < self.bytes
     }
 
     /// Bytes of the whole.
@@ -121,6 +132,10 @@ impl Charge {
             Ok(of_whole) => put(&mut self.held, of_whole),
             Err(error) => {
                 self.set_of_part(before);
+                if let Some(shares) = self.held_of_part.as_ref().filter(|_| !self.room.is_half()) {
+                    // The other half uses memory that the shares do not count.
+                    shares.reclaim_beside(bytes, Instant::now(), PATIENCE);
+                }
                 return Err(error);
             }
         }
@@ -141,6 +156,13 @@ impl Charge {
                 part.revoked().await;
             }
             None => std::future::pending().await,
+        }
+    }
+
+    /// Keeps the bytes until the holder drops them, whatever other clients need.
+    pub(crate) fn keep(&self) {
+        if let Some(part) = &self.held_of_part {
+            part.set_revocable(false);
         }
     }
 

@@ -367,7 +367,7 @@ async fn take_form(
         return Err(ApiError::new(Kind::MediaType, words));
     }
     let incoming = body.as_mut().expect("only a stream takes the body");
-    let form = collect(incoming, shared).await?;
+    let form = collect(incoming, parts, shared).await?;
     let (path, inside) = (parts.uri.path().to_owned(), Inside::new(shared));
     let taking =
         tokio::spawn(async move { pages.take(&path, &form.bytes, named(&visitor), &inside).await });
@@ -415,7 +415,7 @@ async fn respond(
         Route::Events { topics } => {
             open_events(shared, &topics, &parameters, parts, body.is_end_stream()).await
         }
-        Route::AckInGroup { group } => groups::acknowledge(shared, &group, body).await,
+        Route::AckInGroup { group } => groups::acknowledge(shared, &group, parts, body).await,
         Route::Socket { .. }
         | Route::SocketReader { .. }
         | Route::SocketConsumer { .. }

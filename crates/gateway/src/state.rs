@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Shared {
         let half_bytes = settings.memory_bytes / 2;
-        let bodies = Room::new(half_bytes);
+        let bodies = Room::with_shares(half_bytes);
         let topics = Topics::new(&settings.cluster, half_bytes, settings.request_bytes_max);
         let events = Events::new(&settings.cluster, settings.events, bodies.bytes() / 8 * 3);
         let lane = topics.cluster().private_lane();

@@ -218,6 +218,12 @@ impl<O: Clone + Eq + Hash> LeasePool<O> {
         is_room_made.then_some(lease)
     }
 
+    /// The first time of progress, in milliseconds, at most `patience` ago.
+    fn before(&self, now: Instant, patience: Duration) -> u64 {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        (self.ms(now) + 1).saturating_sub(patience_ms)
+    }
+
     fn ms(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
@@ -301,16 +307,31 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         patience: Duration,
         own_patience: Duration,
     ) -> usize {
-        let now_ms = self.pool.ms(now);
-        let before = |patience: Duration| {
-            (now_ms + 1).saturating_sub(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX))
-        };
+        let (others_before, own_before) =
+            (self.pool.before(now, patience), self.pool.before(now, own_patience));
         let mut state = self.pool.state.lock();
         let own = state.used_by(&self.owner) + more;
         let mut count = 0;
         while state.used - state.leaving + more > self.pool.units_max {
-            let chosen = state.choose(&self.owner, own, before(patience), before(own_patience));
+            let chosen = state.choose(&self.owner, own, others_before, own_before);
             let Some(victim) = chosen else { break };
+            state.revoke(victim);
+            count += 1;
+        }
+        count
+    }
+
+    /// Revokes leases of owners that use more than this one would with `more` units, those without progress for
+    /// `patience`, until they hold `more` units. For a shortage beside the pool: holders of the same memory may hold no
+    /// leases. Returns the count.
+    pub fn reclaim_beside(&self, more: usize, now: Instant, patience: Duration) -> usize {
+        let before = self.pool.before(now, patience);
+        let mut state = self.pool.state.lock();
+        let own = state.used_by(&self.owner) + more;
+        state.note_refusal(&self.owner, own, now);
+        let mut count = 0;
+        while state.leaving < more {
+            let Some(victim) = state.choose(&self.owner, own, before, 0) else { break };
             state.revoke(victim);
             count += 1;
         }
@@ -378,6 +399,24 @@ mod tests {
         assert!(pool.admit(HOG, 1, now).is_none(), "both have the same");
         drop(hog);
         assert_eq!(pool.used_units(), 5);
+    }
+
+    #[test]
+    fn a_shortage_beside_the_pool_revokes_slow_leases_of_larger_owners() {
+        let (pool, now) = (pool(100), Instant::now());
+        let [slow, fast, other] = [(HOG, 40), (HOG, 20), (OTHER, 5)].map(|(owner, units)| {
+            let lease = pool.open(owner, now);
+            lease.set(units);
+            lease
+        });
+        let later = now + 2 * SECOND;
+        assert_eq!(other.reclaim_beside(10, now, SECOND), 0, "both have had progress");
+        fast.advance(later);
+        assert_eq!(other.reclaim_beside(10, later, SECOND), 1);
+        assert!(slow.is_revoked() && !fast.is_revoked());
+        assert_eq!(other.reclaim_beside(40, later, SECOND), 0, "40 units are leaving");
+        assert!(!fast.try_set(21, later), "the other owner waits");
+        assert_eq!(other.reclaim_beside(90, later + 2 * SECOND, SECOND), 0, "as many as the other");
     }
 
     #[test]

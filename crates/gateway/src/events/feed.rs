@@ -8,15 +8,17 @@ use std::time::Instant;
 use client::metadata::Topic;
 use client::{Cluster, Fetched, TopicLease};
 use model::{TopicId, TopicPartition};
+use pools::{Lease, LeasePool};
 use serving::events::{Position, Projection, TopicHash};
 use tokio::sync::Notify;
 
 use super::budget::Budget;
 use super::chunk::{self, Chunk, Of};
 use super::counts::Counts;
+use crate::share_owner::ShareOwner;
 
-/// Projections of a feed with filters, of which there can be any number. Each costs a pass over every record.
-const TRACKS_MAX: usize = 64;
+/// Tracks of a feed that have a filter. Each costs a pass over every record.
+const FILTERS_MAX: usize = 64;
 
 const CALM: &str = "no code under it panics";
 
@@ -36,15 +38,39 @@ pub(super) struct Feed {
     leader_epoch: AtomicI32,
     /// Whether readers must come again, because the partition is not what it was.
     is_over: AtomicBool,
-    tracks: Mutex<HashMap<Projection, Weak<Track>>>,
+    tracks: Mutex<HashMap<Arc<Projection>, KnownTrack>>,
+    /// A unit for each track with a filter.
+    filters: Arc<LeasePool<ShareOwner>>,
     budget: Arc<Budget>,
     counts: Arc<Counts>,
+}
+
+/// A track of a feed, until its last reader leaves.
+#[derive(Debug)]
+struct KnownTrack {
+    track: Weak<Track>,
+    /// The unit of a track with a filter. Its owner opened the track.
+    lease: Option<Lease<ShareOwner>>,
+}
+
+impl KnownTrack {
+    /// Ends the track if the pool has revoked its lease. Returns whether the track is still of use.
+    fn keep(&self) -> bool {
+        let Some(track) = self.track.upgrade() else { return false };
+        let is_revoked = self.lease.as_ref().is_some_and(Lease::is_revoked);
+        if is_revoked {
+            track.finish();
+        }
+        !is_revoked
+    }
 }
 
 /// A feed as a projection shows it.
 #[derive(Debug)]
 pub(super) struct Track {
-    projection: Projection,
+    projection: Arc<Projection>,
+    /// Whether readers must come again, because an owner with fewer filters needs the unit of this one.
+    is_over: AtomicBool,
     /// The first offset that the tail has put in.
     since: AtomicI64,
     state: Mutex<State>,
@@ -92,28 +118,37 @@ impl Feed {
         self.ring();
     }
 
-    /// The track of this projection; nothing if there are too many.
-    pub(super) fn track(&self, projection: &Projection) -> Option<Arc<Track>> {
+    /// The track of this projection. `owner`: of the reader. If all filters are in use, the oldest track of the owner with
+    /// the most filters ends, unless this owner would have as many; then there is no track.
+    pub(super) fn track(
+        &self,
+        projection: &Arc<Projection>,
+        owner: &ShareOwner,
+    ) -> Option<Arc<Track>> {
         let mut tracks = self.tracks.lock().expect(CALM);
-        if let Some(track) = tracks.get(projection).and_then(Weak::upgrade) {
+        if let Some(track) = tracks.get(projection).and_then(|known| known.track.upgrade()) {
             return Some(track);
         }
-        tracks.retain(|_, track| track.strong_count() > 0);
-        if !projection.filter.is_empty() && tracks.len() >= TRACKS_MAX {
-            return None;
-        }
+        tracks.retain(|_, known| known.track.strong_count() > 0);
+        let lease = match projection.filter.is_empty() {
+            true => None,
+            false => Some(self.filters.admit(owner.clone(), 1, Instant::now())?),
+        };
+        tracks.retain(|_, known| known.keep());
         let track = Arc::new(Track {
-            projection: projection.clone(),
+            projection: Arc::clone(projection),
+            is_over: AtomicBool::new(false),
             since: AtomicI64::new(i64::MAX),
             state: Mutex::default(),
         });
-        tracks.insert(projection.clone(), Arc::downgrade(&track));
+        let known = KnownTrack { track: Arc::downgrade(&track), lease };
+        tracks.insert(Arc::clone(projection), known);
         Some(track)
     }
 
     fn tracks(&self) -> Vec<Arc<Track>> {
         let tracks = self.tracks.lock().expect(CALM);
-        tracks.values().filter_map(Weak::upgrade).collect()
+        tracks.values().filter_map(|known| known.track.upgrade()).collect()
     }
 
     /// Takes in what the tail has read; where the tail must go on.
@@ -143,7 +178,7 @@ impl Feed {
             partition: self.partition.partition.0,
             budget: &self.budget,
         };
-        let projections: Vec<_> = tracks.iter().map(|track| &track.projection).collect();
+        let projections: Vec<_> = tracks.iter().map(|track| &*track.projection).collect();
         let (made, behind) = chunk::make(&of, fetched, &projections, buffer);
         for (track, chunks) in tracks.iter().zip(made) {
             for chunk in chunks {
@@ -210,6 +245,16 @@ impl Track {
     /// Whether the tail read this offset before there was the track: a reader that does not find it here is not slow.
     pub(super) fn is_before(&self, offset: i64) -> bool {
         offset < self.since.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Sends the readers away.
+    fn finish(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.ring();
     }
 
     /// Rings this bell whenever there is something.
@@ -286,6 +331,7 @@ impl Feeds {
             leader_epoch: AtomicI32::new(-1),
             is_over: AtomicBool::new(false),
             tracks: Mutex::default(),
+            filters: Arc::new(LeasePool::new(FILTERS_MAX)),
             budget: Arc::clone(&self.budget),
             counts: Arc::clone(&self.counts),
         });

@@ -20,6 +20,7 @@ use super::reader::{Manner, Place, Reader, write_gap};
 use super::{Events, membership, topics};
 use crate::answer::{self, Answer};
 use crate::request::Parameters;
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::Login;
 
@@ -44,6 +45,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) topics: Vec<&'a str>,
     pub(crate) query: Query,
     pub(crate) id: Option<ResumeId>,
+    /// Owner of the filters.
+    pub(crate) owner: ShareOwner,
 }
 
 /// A reader that can begin.
@@ -107,7 +110,7 @@ fn read<'a>(
     let id = header.or(query.last_event_id.as_deref()).filter(|id| !id.is_empty());
     let id = id.map(ResumeId::read).transpose();
     let id = id.map_err(|error| malformed(format!("Last-Event-ID: {error}")))?;
-    Ok(Asked { topics: names(topics)?, query, id })
+    Ok(Asked { topics: names(topics)?, query, id, owner: ShareOwner::of(parts) })
 }
 
 /// The topics of one stream, which are named with commas between them, in their order.
@@ -172,6 +175,7 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
     let is_told_texts = matches!(query.projection.form, Form::Frame(_));
     let mut projection = query.projection.clone();
     projection.ids = (wishes.len() == 1 && !is_told_texts).then_some(query.id_style);
+    let projection = Arc::new(projection);
     let (mut list, mut notices) = (Vec::new(), Vec::new());
     for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
         if let Some(gap) = gap {
@@ -181,7 +185,7 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
             notices.push(notice);
         }
         let many = || topics::unavailable(&"too many different filters");
-        let track = feed.track(&projection).ok_or_else(many)?;
+        let track = feed.track(&projection, &asked.owner).ok_or_else(many)?;
         list.push(Place::new(feed, track, position, end.filter(|_| query.until_end)));
     }
     let Query { id_style, id_every, slow, lag_max, limit, .. } = *query;

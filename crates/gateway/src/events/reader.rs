@@ -161,7 +161,7 @@ impl Reader {
         if self.left == 0 {
             return Step::Finish(End::Limit);
         }
-        if self.places.iter().any(|place| place.feed.is_over()) {
+        if self.places.iter().any(|place| place.feed.is_over() || place.track.is_over()) {
             return Step::Leave;
         }
         if self.credit == 0 {

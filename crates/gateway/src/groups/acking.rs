@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use serving::error::{ApiError, Kind};
 use serving::events::ResumeId;
 use tokio::sync::mpsc;
@@ -23,10 +24,11 @@ use crate::state::Shared;
 pub(crate) async fn acknowledge(
     shared: &Arc<Shared>,
     group: &str,
+    parts: &Parts,
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
     check_name("group", group)?;
-    let body = collect(body, shared).await?;
+    let body = collect(body, parts, shared).await?;
     let malformed = |words: String| ApiError::new(Kind::Malformed, words);
     let text = std::str::from_utf8(&body.bytes)
         .map_err(|_| malformed("the body is not the id of an event".to_owned()))?;

@@ -49,12 +49,12 @@ pub(crate) async fn create(
     parts: &Parts,
     body: &mut Incoming,
 ) -> Result<Answer, ApiError> {
-    let body = collect(body, shared).await?;
+    let body = collect(body, parts, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     check_name("group", group)?;
     let creation = creation(&body.bytes)?;
     let owner = &*Visitor::of(parts).name;
-    let mut charge = Charge::new(&shared.bodies);
+    let mut charge = Charge::new(&shared.bodies.of(ShareOwner::of(parts)));
     charge.add(INSTANCE_BYTES)?;
     let owner = (owner, ShareOwner::of(parts));
     let name = shared.instances.make(shared.topics.cluster(), owner, group, creation, charge)?;
@@ -84,7 +84,7 @@ pub(crate) async fn answer(
     let owner = &*Visitor::of(parts).name;
     let instance = shared.instances.find(owner, group, name)?;
     instance.touch();
-    let body = collect(body, shared).await?;
+    let body = collect(body, parts, shared).await?;
     check_type(&parts.headers, &body.bytes)?;
     let work = Work::of(&instance, wish, parameters, &parts.headers, &body.bytes)?;
     drop(body);

@@ -14,6 +14,7 @@ use super::kept::no_instance;
 use super::read::{Portion, Read, read};
 use super::seat::{Instance, LastAnswer, Seat, rewind};
 use crate::answer::{Answer, nothing, text};
+use crate::charge::Room;
 use crate::produce::of_refusal;
 use crate::read::locate;
 use crate::request::instances::{Place, Subscription as Wanted, partitions, places, subscription};
@@ -128,7 +129,10 @@ pub(super) async fn carry_out(
             Ok(done(nothing()))
         }
         Work::Subscribe(Wanted::Topics(topics)) => subscribe(shared, seat, &topics).await.map(done),
-        Work::Subscribe(Wanted::Pattern(pattern)) => follow(shared, seat, pattern).await.map(done),
+        Work::Subscribe(Wanted::Pattern(pattern)) => {
+            let room = shared.bodies.of(instance.share_owner());
+            follow(shared, &room, seat, pattern).await.map(done)
+        }
         Work::Subscription => {
             let pattern = seat.followed.as_ref().map(|followed| followed.pattern.clone());
             Ok(done(subscribed(consumer_of(seat)?, pattern.as_ref())))
@@ -188,7 +192,12 @@ async fn subscribe(
 }
 
 /// Subscribes to the topics that match, now and later. The same pattern again looks for topics now.
-async fn follow(shared: &Shared, seat: &mut Seat, pattern: Pattern) -> Result<Answer, ApiError> {
+async fn follow(
+    shared: &Shared,
+    room: &Room,
+    seat: &mut Seat,
+    pattern: Pattern,
+) -> Result<Answer, ApiError> {
     let consumer = consumer_of(seat)?;
     let is_subscribed = !consumer.subscription().is_empty();
     let is_assigned = !consumer.assignment().is_empty();
@@ -208,7 +217,7 @@ async fn follow(shared: &Shared, seat: &mut Seat, pattern: Pattern) -> Result<An
         Some(false) => seat.renew().await,
         None => {}
     }
-    let followed = names.follow(pattern, &shared.bodies);
+    let followed = names.follow(pattern, room);
     seat.follow(followed, names).await?;
     Ok(nothing())
 }

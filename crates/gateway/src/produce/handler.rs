@@ -118,7 +118,7 @@ pub(crate) async fn produce(
     let by_default = shared.settings.partitioners.of(target.topic);
     let asked = Asked::new(parts, wanted(parameters, headers, by_default)?)?;
     let (form, style) = Form::of(target.raw, parameters, headers)?;
-    let body = collect_expanded(body, headers, shared).await?;
+    let body = collect_expanded(body, parts, shared).await?;
     let job = Arc::new(Job::new(target.partition, asked.wanted, style));
     let sent = {
         let trace = Trace::of(headers);

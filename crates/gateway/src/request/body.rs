@@ -6,12 +6,14 @@ use bytes::{Bytes, BytesMut};
 use compression::Decoder;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, HeaderValue};
+use hyper::http::request::Parts;
 use model::Compression;
 use serving::error::{ApiError, Kind};
 use tokio::time::{sleep, timeout};
 
 use crate::charge::{Charge, Room};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 
 /// How long a body of no use is thrown away before its request is refused, so that a client that sends before it reads
@@ -34,24 +36,29 @@ pub(crate) const SMALL_BYTES_MAX: usize = 8 * 1024;
 
 /// Reads a body within the limits of the settings. The bytes are charged as they arrive: a length that was only announced
 /// takes nothing.
-pub(crate) async fn collect(body: &mut Incoming, shared: &Shared) -> Result<Body, ApiError> {
+pub(crate) async fn collect(
+    body: &mut Incoming,
+    parts: &Parts,
+    shared: &Shared,
+) -> Result<Body, ApiError> {
     let bytes_max = shared.settings.request_bytes_max;
     let too_large = || {
         let words = format!("the body has more than {bytes_max} bytes (gateway.request.bytes.max)");
         ApiError::new(Kind::TooLarge, words)
     };
-    in_time(body, shared, &shared.bodies, bytes_max, too_large).await
+    let room = shared.bodies.of(ShareOwner::of(parts));
+    in_time(body, shared, &room, bytes_max, too_large).await
 }
 
 /// The same for a body that may be compressed (`Content-Encoding: gzip`): the size limit and the charge are of the
 /// expanded body. The headers are checked before.
 pub(crate) async fn collect_expanded(
     body: &mut Incoming,
-    headers: &HeaderMap,
+    parts: &Parts,
     shared: &Shared,
 ) -> Result<Body, ApiError> {
-    let body = collect(body, shared).await?;
-    match headers.get(CONTENT_ENCODING) {
+    let body = collect(body, parts, shared).await?;
+    match parts.headers.get(CONTENT_ENCODING) {
         Some(coding) if is_gzip(coding) => expand(body, shared.settings.request_bytes_max).await,
         _ => Ok(body),
     }
@@ -145,7 +152,13 @@ async fn arrive(
 ) -> Result<Body, ApiError> {
     let mut whole = Body { bytes: Bytes::new(), charge: Charge::new(room) };
     let mut parts = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            () = whole.charge.revoked() => return Err(revoked()),
+        };
+        let Some(frame) = frame else { break };
         let frame = frame.map_err(|cause| {
             ApiError::new(Kind::Malformed, format!("the body cannot be read: {cause}"))
         })?;
@@ -166,7 +179,14 @@ async fn arrive(
     if !parts.is_empty() {
         whole.bytes = parts.freeze();
     }
+    whole.charge.keep();
     Ok(whole)
+}
+
+/// The error of a body that arrives slowly while clients with fewer bytes need memory.
+pub(crate) fn revoked() -> ApiError {
+    let words = "the body arrives slowly, and other clients need its memory: send it again";
+    ApiError::new(Kind::Full, words)
 }
 
 /// Throws away what is left of a body, if that is not too much. Whether nothing is left.

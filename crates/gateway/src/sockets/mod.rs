@@ -78,8 +78,8 @@ pub(crate) async fn open(
     let lease = shared.sockets.admit(owner.clone(), SOCKET_BYTES, std::time::Instant::now());
     let lease = lease.ok_or_else(sockets_are_full)?;
     let work = match route {
-        Route::Socket { topics } => native(shared, topics, parameters).await?,
-        Route::SocketReader { topic } => reader(shared, topic, parameters).await?,
+        Route::Socket { topics } => native(shared, topics, parameters, owner).await?,
+        Route::SocketReader { topic } => reader(shared, topic, parameters, owner).await?,
         Route::SocketConsumer { topic, subscription } => {
             let query =
                 ConsumerQuery::read(parameters.iter()).map_err(|error| malformed(&error))?;
@@ -121,6 +121,7 @@ async fn native(
     shared: &Shared,
     topics: &str,
     parameters: &Parameters<'_>,
+    owner: ShareOwner,
 ) -> Result<Work, ApiError> {
     let of_streams = ["id", "data", "lastEventId", "group", "instance", "ack"];
     if let Some((name, _)) = parameters.iter().find(|(name, _)| of_streams.contains(name)) {
@@ -131,7 +132,7 @@ async fn native(
     }
     let mut query = Query::read(parameters.iter()).map_err(|error| malformed(&error))?;
     query.projection.form = Form::Frame(Dialect::Native);
-    let asked = Asked { topics: events::names(topics)?, query, id: None };
+    let asked = Asked { topics: events::names(topics)?, query, id: None, owner };
     let Begin { reader, notices, .. } = events::reader_in_time(&shared.events, &asked).await?;
     Ok(Work::Read(Box::new(Reading { reader, notices, credit: None })))
 }
@@ -141,12 +142,13 @@ async fn reader(
     shared: &Shared,
     topic: &str,
     parameters: &Parameters<'_>,
+    owner: ShareOwner,
 ) -> Result<Work, ApiError> {
     let ReaderQuery { start, queue } =
         ReaderQuery::read(topic, parameters.iter()).map_err(|error| malformed(&error))?;
     let projection = Projection { form: Form::Frame(Dialect::Pulsar), ..Projection::default() };
     let query = Query { start, projection, ..Query::default() };
-    let asked = Asked { topics: vec![topic], query, id: None };
+    let asked = Asked { topics: vec![topic], query, id: None, owner };
     let Begin { reader, notices, .. } = events::reader_in_time(&shared.events, &asked).await?;
     Ok(Work::Read(Box::new(Reading { reader, notices, credit: Some(Credit::pushed(queue)) })))
 }
@@ -172,7 +174,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let room = match work {
         Work::Read(_) | Work::Consume(_) => shared.reading.of(lease.owner().clone()),
-        Work::Produce(_) => shared.bodies.clone(),
+        Work::Produce(_) => shared.bodies.of(lease.owner().clone()),
     };
     let events = shared.events.settings;
     let limits = Limits {
@@ -191,7 +193,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             return Box::pin(consume(socket, *consuming, &shared, login, &mut stopped)).await;
         }
         Work::Produce(one) => {
-            producing::serve(&mut socket, one, &shared, login, &mut stopped).await
+            producing::serve(&mut socket, one, &shared, &room, login, &mut stopped).await
         }
     };
     socket.close(&end).await;

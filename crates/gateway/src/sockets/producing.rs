@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::socket::{End, Socket, Turn};
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 use crate::lifetime::told_to_stop;
 use crate::produce::{Landing, One, refused};
 use crate::request::frames::{Produced, produced};
@@ -44,12 +44,13 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut Socket<S>,
     one: One,
     shared: &Arc<Shared>,
+    room: &Room,
     login: Option<&Login>,
     stopped: &mut watch::Receiver<bool>,
 ) -> End {
     let mut waiting = VecDeque::new();
     let (end, patience) = tokio::select! {
-        end = run(socket, &one, &mut waiting, shared, stopped) => {
+        end = run(socket, &one, &mut waiting, shared, room, stopped) => {
             (end.unwrap_or_else(|end| end), Duration::MAX)
         }
         () = shared.who.until_void(login) => (End::policy(VOID_LOGIN), VOID_MAX),
@@ -66,6 +67,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     one: &One,
     waiting: &mut VecDeque<Waiting>,
     shared: &Arc<Shared>,
+    room: &Room,
     stopped: &mut watch::Receiver<bool>,
 ) -> Result<End, End> {
     loop {
@@ -81,7 +83,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
             turn = socket.turn(hears) => {
                 if let Turn::Heard(text) = turn? {
                     // Behind those that wait: answers keep their order, refusals as well.
-                    waiting.push_back(take(one, shared, &text).await);
+                    waiting.push_back(take(one, shared, room, &text).await);
                 }
             }
             result = front(waiting) => answer(socket, one, waiting, result)?,
@@ -95,12 +97,12 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Sends what the client said, or refuses it.
-async fn take(one: &One, shared: &Arc<Shared>, text: &str) -> Waiting {
+async fn take(one: &One, shared: &Arc<Shared>, room: &Room, text: &str) -> Waiting {
     let (read, context) = match produced(text) {
         Ok(Produced { draft, context }) => (Ok(draft), context.map(Cow::into_owned)),
         Err((error, context)) => (Err(error), context),
     };
-    let mut charge = Charge::new(&shared.bodies);
+    let mut charge = Charge::new(room);
     let charged = charge.add(WAITING_BYTES + context.as_ref().map_or(0, String::len));
     let charge = charged.is_ok().then_some(charge);
     let landing = match read.and_then(|draft| charged.map(|()| draft)) {

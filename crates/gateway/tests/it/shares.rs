@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use gateway::{InstanceSettings, Settings};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::Message;
 
+use crate::event_stream::{EventStream, Said};
 use crate::fixture::{PATIENCE, World};
 use crate::http::{Answer, Connection, connect_from, request};
 use crate::websocket_client::{Refused, WebSocket, handshake_on};
@@ -345,5 +347,97 @@ async fn an_instance_that_waits_for_records_is_in_use() {
         tries += 1;
         assert!(tries < 5, "the instance that waits loses its place");
     }
+    world.stop().await;
+}
+
+/// Opens a stream of the records with this key.
+async fn filtered(world: &World, source: SocketAddr, key: &str) -> EventStream {
+    let mut stream = connect_from(source, world.gateway.address()).await;
+    let target = format!("/topics/t/events?filter=key:{key}");
+    stream.write_all(&request("GET", &target, &[], b"")).await.unwrap();
+    EventStream::of(stream).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_one_address_leave_some_to_another() {
+    let (world, own) = (world().await, "127.0.0.1:0".parse().unwrap());
+    let mut streams = Vec::new();
+    for at in 0..64 {
+        let mut stream = filtered(&world, own, &format!("k{at}")).await;
+        stream.next_id().await;
+        streams.push(stream);
+    }
+    let sent_away = filtered(&world, own, "k64").await.rest().await;
+    assert!(matches!(sent_away[..], [Said::Retry(_)]), "{sent_away:?}");
+    let mut other = filtered(&world, elsewhere(), "mine").await;
+    other.next_id().await;
+    // The oldest filter has made room.
+    streams.remove(0).rest().await;
+    let mut connection = world.connect().await;
+    for key in ["k0", "k1", "k63", "mine"] {
+        let posted = connection.post(&format!("/topics/t/raw?key={key}"), "", key).await;
+        assert_eq!(posted.status, 200, "{posted:?}");
+    }
+    assert_eq!(other.value().await, "mine");
+    assert_eq!(streams[0].value().await, "k1");
+    assert_eq!(streams[62].value().await, "k63");
+    // A filter in use costs the other client nothing.
+    let mut shared = filtered(&world, elsewhere(), "k2").await;
+    shared.next_id().await;
+    assert_eq!(connection.post("/topics/t/raw?key=k2", "", "again").await.status, 200);
+    assert_eq!((shared.value().await, streams[1].value().await), ("again".into(), "again".into()));
+    drop(streams);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_bodies_of_one_address_make_room_for_bodies_of_another() {
+    // Half a megabyte for bodies.
+    let world = World::start_with(|settings| Settings {
+        memory_bytes: 1 << 20,
+        body_timeout: 10 * PATIENCE,
+        ..settings
+    })
+    .await;
+    world.create("t", 1, &[]).await;
+    let body = vec![b'v'; 70_000];
+    let whole = request("POST", "/topics/t/raw", &[], &body);
+    let chunked = format!(
+        "POST /v3/clusters/{}/topics/t/records HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\n\r\n11170\r\n{{\"a\":\"{}",
+        world.cluster.metadata().cluster_id.clone().unwrap(),
+        "v".repeat(69_994)
+    );
+    let mut unfinished = Vec::new();
+    for at in 0..7 {
+        let mut connection = world.connect().await;
+        match at {
+            0 => connection.send(&chunked).await,
+            _ => connection.send(&whole[..whole.len() - 1]).await,
+        }
+        unfinished.push(connection);
+        // One after the other: the oldest one makes room.
+        let arrived = async { while world.body_bytes().await < (at + 1) * 69_999 {} };
+        timeout(PATIENCE, arrived).await.expect("all but the last bytes");
+    }
+    for _ in 0..3 {
+        let posted = async {
+            loop {
+                let answer = other(&world).await.ask("POST", "/topics/t/raw", &[], &body).await;
+                if answer.status != 429 {
+                    break answer.status;
+                }
+            }
+        };
+        assert_eq!(timeout(PATIENCE, posted).await.expect("memory in time"), 200);
+    }
+    // The oldest of them was a stream of records: its end says why.
+    let stream = unfinished.remove(0);
+    let end = stream.closed().await;
+    assert!(end.contains("other clients need its memory"), "{end}");
+    // The last of them is still there.
+    let mut last = unfinished.pop().unwrap();
+    last.send("v").await;
+    assert_eq!(last.answer().await.status, 200);
     world.stop().await;
 }

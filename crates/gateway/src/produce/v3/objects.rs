@@ -7,8 +7,9 @@ use hyper::body::Incoming;
 use serving::error::{ApiError, Kind};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::charge::Charge;
+use crate::charge::{Charge, Room};
 use crate::front::Pace;
+use crate::request::body::revoked;
 use crate::request::v3::Splitter;
 use crate::state::Shared;
 
@@ -40,7 +41,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn new(shared: &Shared, body: Incoming, pace: Pace) -> Objects {
+    pub(super) fn new(shared: &Shared, room: &Room, body: Incoming, pace: Pace) -> Objects {
         let object_max = shared.settings.body_timeout;
         Objects {
             body,
@@ -48,7 +49,7 @@ impl Objects {
             splitter: Splitter::default(),
             buffer: Vec::new(),
             taken_bytes: 0,
-            charge: Charge::new(&shared.bodies),
+            charge: Charge::new(room),
             found: None,
             bytes_max: shared.settings.request_bytes_max,
             object_max,
@@ -96,6 +97,7 @@ impl Objects {
     pub(super) fn taken(&mut self) {
         if let Some(found) = self.found.take() {
             self.due = Instant::now() + self.object_max * IDLE_FACTOR;
+            self.charge.advance();
             // Less memory is always to be had.
             let _ = self.forget(found.end);
         }
@@ -134,6 +136,7 @@ impl Objects {
         let frame = tokio::select! {
             biased;
             frame = self.body.frame() => frame,
+            () = self.charge.revoked() => return Err(revoked()),
             () = sleep_until(self.due) => return Err(self.too_slow()),
             () = closed => {
                 let words = "the connection was closed by the client before the body ended";

@@ -30,6 +30,7 @@ use crate::request::draft::Draft;
 use crate::request::v3::{Described, Unread, record};
 use crate::request::wanted::wanted;
 use crate::request::{Parameters, Trace, idempotency_key};
+use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::{Login, VOID_LOGIN, Visitor};
 
@@ -72,8 +73,9 @@ pub(crate) async fn stream(
         found => Some(found?),
     };
     let pace = parts.extensions.get::<Pace>().cloned().unwrap_or_default();
+    let room = shared.bodies.of(ShareOwner::of(parts));
     let incoming = body.take().expect("the body of a request is taken once");
-    let objects = Objects::new(shared, incoming, pace.clone());
+    let objects = Objects::new(shared, &room, incoming, pace.clone());
     let (out, answer) = in_parts();
     let stream = Stream {
         objects,

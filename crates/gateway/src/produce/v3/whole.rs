@@ -28,7 +28,7 @@ pub(crate) async fn produce(
     check_type(&parts.headers)?;
     let by_default = shared.settings.partitioners.of(target.topic);
     let asked = Asked::new(parts, wanted(parameters, &parts.headers, by_default)?)?;
-    let body = collect_expanded(body, &parts.headers, shared).await?;
+    let body = collect_expanded(body, parts, shared).await?;
     let cluster_id = cluster_id(shared, target.cluster).await?;
     let received_ms = now_ms();
     let reports = Arc::new(Reports::new(About::new(&cluster_id, target.topic), received_ms));
