@@ -310,11 +310,16 @@ fn announcement(
     lines.extend(gateway.iter().map(|url| format!("gateway: {url}")));
     lines.extend(gateway.iter().map(|url| format!("console: {url}/console")));
     if let Some(at) = listeners.first().copied().map(in_url) {
-        if !config.topics.auto_create {
-            lines.push(format!("try: highwater topic create greetings -b {at}"));
-        }
+        // Each line works before the others: consumers of librdkafka create no topic unless they are configured to.
+        let creates = match config.topics.auto_create {
+            true => " -X allow.auto.create.topics=true",
+            false => {
+                lines.push(format!("try: highwater topic create greetings -b {at}"));
+                ""
+            }
+        };
         lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
-        lines.push(format!("     kcat -b {at} -t greetings -C -e"));
+        lines.push(format!("     kcat -b {at} -t greetings -C -e{creates}"));
     }
     lines.extend(
         gateway.iter().map(|url| format!("     curl --data hello {url}/topics/greetings/raw")),
@@ -348,7 +353,7 @@ mod tests {
              gateway: http://127.0.0.1:8082\n\
              console: http://127.0.0.1:8082/console\n\
              try: echo hello | highwater produce greetings -b localhost:9092\n     \
-             kcat -b localhost:9092 -t greetings -C -e\n     \
+             kcat -b localhost:9092 -t greetings -C -e -X allow.auto.create.topics=true\n     \
              curl --data hello http://127.0.0.1:8082/topics/greetings/raw\n",
             env!("CARGO_PKG_VERSION")
         );
