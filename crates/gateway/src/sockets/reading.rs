@@ -102,7 +102,11 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
                     shared.events.counts.closed.count(Closed::Lag);
                     return Ok(End::policy("too far behind (maxLag)"));
                 }
-                Step::Leave => return Ok(End::away("the topic has changed: come again")),
+                Step::Leave => {
+                    return Ok(End::away(
+                        "the topic has changed, or another client needs the filter: reconnect",
+                    ));
+                }
             }
         }
         if !waits {
