@@ -97,16 +97,16 @@ pub enum Event {
     Look,
 }
 
-/// A log to be emptied, which resumes at the leader's log start ([`Partition::start_over`]).
+/// A log to be emptied, which resumes behind its end ([`Partition::start_over`]).
 #[derive(Clone, Debug)]
 pub struct StartOver {
     /// The partition.
     pub key: Key,
     /// Its replica here.
     pub partition: Arc<Partition>,
-    /// The leader epoch in which the leader had deleted everything that follows this log.
+    /// The leader epoch in which the leader had deleted what would follow this log, or everything that it could be compared by.
     pub leader_epoch: LeaderEpoch,
-    /// The leader's log start.
+    /// Where the log starts then: the leader's log start, or the end of this log.
     pub start: Offset,
     /// A lost majority of the metadata quorum may have committed records of the log. To be reported.
     pub takes_committed: bool,
@@ -269,6 +269,11 @@ impl Fetcher {
                 effects.cuts.push((key, partition, cut));
             }
             Ok(Followed::Refused(refused)) => effects.refused.push((key, partition, refused)),
+            Ok(Followed::StartOver(end)) => {
+                // Where that finds no room, the same answer would come again and again.
+                copied.rests_until = now.plus(REST_AFTER_ERROR);
+                start_over(key, partition, *epoch, end, effects);
+            }
             Ok(Followed::Gaps) => {
                 // Where that finds no room, the same records would be fetched again and again.
                 copied.rests_until = now.plus(REST_AFTER_ERROR);
@@ -342,7 +347,7 @@ impl Fetcher {
     }
 }
 
-/// Has a log emptied whose leader has deleted everything that follows it, or reports that the follower keeps it.
+/// Has a log emptied that cannot be continued as it is, or reports that the follower keeps it.
 fn start_over(
     key: Key,
     partition: Arc<Partition>,

@@ -66,6 +66,9 @@ pub enum Followed {
     Cut(Truncation),
     /// The leader lacks committed records of this log: nothing is truncated, and nothing is fetched in this leader epoch.
     Refused(RefusedTruncation),
+    /// The leader has deleted every record that its history could be compared by, and this log may have other ones: nothing was
+    /// used. The log is to be dropped, and starts at this offset, its end ([`Partition::start_over`]).
+    StartOver(Offset),
     /// Offsets are missing in what the leader has, as compaction or a mending leaves them, and nothing of this log says yet that it
     /// may have such gaps: nothing was appended. To be asked for again behind [`Partition::allow_gaps`].
     Gaps,
@@ -160,6 +163,9 @@ impl Partition {
         if let Some(cut) = effects.truncation {
             return Ok(Followed::Cut(cut));
         }
+        if let Some(end) = effects.starts_over {
+            return Ok(Followed::StartOver(end));
+        }
         let delete_below = effects.log_start;
         if headers.is_empty() {
             let log_end = state.log.log_end_offset();
@@ -219,8 +225,8 @@ impl Partition {
         self.run_cut(ticket, |log_end| vec![Event::Truncated { log_end }])
     }
 
-    /// Decides whether this follower may drop its log, because its leader's log starts behind the end of this one. `asked_in` is the
-    /// leader epoch of the fetch that the leader refused for that reason.
+    /// Decides whether this follower may drop its log, because its leader's log starts behind the end of this one or
+    /// [`Followed::StartOver`] requires it. `asked_in` is the leader epoch of the fetch whose answer that was.
     pub fn judge_start_over(&self, asked_in: LeaderEpoch) -> StartOverVerdict {
         let mut state = self.lock();
         let earlier = earlier_records(&state.log, asked_in);
@@ -236,15 +242,15 @@ impl Partition {
         }
     }
 
-    /// Drops every record and starts the log at `offset`, durably when it returns: what a follower does whose leader's
-    /// first offset lies behind this log's end, and that [`Partition::judge_start_over`] allowed. To be in the journal before, and
-    /// not made if the follower has gone on meanwhile, like [`Partition::cut`].
+    /// Drops every record and starts the log at `offset`, its end or behind it, durably when it returns, if
+    /// [`Partition::judge_start_over`] allowed that. To be in the journal before, and not made if the follower has appended
+    /// meanwhile, like [`Partition::cut`]. The log's end never falls: a member of the ISR acknowledged everything below.
     pub fn start_over(&self, epoch: LeaderEpoch, offset: Offset) -> Result<Offset, PartitionError> {
         let _names = self.begin_maintenance();
         let _end = self.begin_rolling();
         let next = self.next();
         let is_due =
-            matches!(next, Next::Ask(from) if from.leader_epoch == epoch && from.offset < offset);
+            matches!(next, Next::Ask(from) if from.leader_epoch == epoch && from.offset <= offset);
         if !is_due {
             return Ok(self.with_log(Log::log_end_offset));
         }

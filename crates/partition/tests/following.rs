@@ -576,6 +576,38 @@ fn a_leader_that_begins_behind_the_followers_end_is_followed_from_there() {
     assert_eq!(pair.follower.log_end(), Offset(41));
 }
 
+/// The records of leader epoch 2 were never committed, and its followers have others at these offsets. Retries of the
+/// producer must not be answered with them.
+#[test]
+fn a_log_that_its_leader_cannot_compare_keeps_no_record_and_no_producer() {
+    let follower = Replica::new(FOLLOWER, &Settings::default());
+    follower.assign(LEADER, 2);
+    let mut batch = idempotent(0).placed(Offset(0), LeaderEpoch(2));
+    (0..3).for_each(|_| batch.add(NOW, Some(b"key"), Some(b"value")));
+    follower.partition.follow_answer(&answer(2, &batch.finish()), NOW).unwrap();
+    assert!(follower.sync());
+    let producers = || follower.partition.with_log(|log| log.producers().count());
+    assert_eq!(producers(), 1);
+    // The leader of epoch 3 has other records below 3, and has deleted them.
+    follower.assign_within(LEADER, 3, BOUND);
+    let records = sent(3, 3);
+    let others =
+        ReplicaAnswer { high_watermark: Offset(4), log_start: Offset(3), ..answer(3, &records) };
+    let followed = follower.partition.follow_answer(&others, NOW).unwrap();
+    assert_eq!(followed, Followed::StartOver(Offset(3)));
+    let epoch = LeaderEpoch(3);
+    let verdict = follower.partition.judge_start_over(epoch);
+    assert_eq!(verdict, StartOverVerdict::Due { takes_committed: false });
+    assert_eq!(follower.partition.start_over(epoch, Offset(3)).unwrap(), Offset(3));
+    assert_eq!(producers(), 0);
+    assert_eq!(follower.partition.with_log(Log::log_start_offset), Offset(3));
+    let fetch = follower.partition.replica_fetch().expect("nothing is left to sync");
+    assert_eq!((fetch.from.offset, fetch.last_epoch), (Offset(3), LeaderEpoch::NONE));
+    assert_eq!(fetch.log_start, Offset(3), "the leader may take the follower in");
+    let followed = follower.partition.follow_answer(&others, NOW).unwrap();
+    assert!(matches!(followed, Followed::Appended { log_end: Offset(4), .. }), "{followed:?}");
+}
+
 #[test]
 fn a_cut_that_waits_for_the_device_holds_no_lock_and_a_new_role_waits_for_it() {
     let disk = GatedDisk::new(Arc::new(SimDisk::new()));

@@ -93,13 +93,15 @@ pub struct Following {
     pub(crate) limit: TruncationLimit,
     /// The truncation that was refused: nothing is fetched in this leader epoch.
     pub(crate) refused: Option<RefusedTruncation>,
+    /// An answer of the leader in this leader epoch was taken: up to its end the log is the leader's.
+    pub(crate) is_shared: bool,
 }
 
 impl Following {
     pub(crate) fn new(leader: BrokerId, epoch: LeaderEpoch, limit: TruncationLimit) -> Following {
         let leader_high_watermark = Offset(0);
-        let (truncating, refused) = (None, None);
-        Following { leader, epoch, leader_high_watermark, truncating, limit, refused }
+        let (truncating, refused, is_shared) = (None, None, false);
+        Following { leader, epoch, leader_high_watermark, truncating, limit, refused, is_shared }
     }
 
     /// Whether answers of this leader are not used any more before the log is cut or the leader epoch ends.

@@ -60,6 +60,8 @@ pub enum Mutant {
     StandingNeedsNumber,
     /// The high watermark waits for a replica that the controller refused to take into the ISR.
     RefusedIsWaitedFor,
+    /// A follower keeps records that its leader has deleted and may never have had.
+    KeepsUnproven,
 }
 
 impl Mutant {

@@ -89,8 +89,8 @@ pub enum Event {
     FollowerFetched(FollowerFetch),
     /// The leader answered this follower's fetch. Told before its records are appended.
     LeaderAnswered(LeaderAnswer),
-    /// The leader's log starts behind the end of this follower's log: the follower is about to drop its log and to resume at
-    /// the leader's log start.
+    /// The leader's log starts behind the end of this follower's log, or [`Effects::starts_over`]: the follower is about to drop
+    /// its log and to resume behind it.
     StartOverDue {
         /// The leader epoch in which the follower sent the fetch.
         asked_in: LeaderEpoch,
@@ -139,6 +139,10 @@ pub struct Effects {
     pub refused: Option<RefusedTruncation>,
     /// The leader's first offset lies above this replica's: records below it are to be deleted here as well.
     pub log_start: Option<Offset>,
+    /// The leader has deleted every record that its history could be compared by, and this log may have other ones: the
+    /// follower is to drop its log ([`Event::StartOverDue`]) and to resume at this offset, the end of its log. Nothing of the
+    /// answer was used.
+    pub starts_over: Option<Offset>,
     /// The event was of another leader epoch, or of a registration that is over, and changed nothing: what came with it
     /// is not to be used.
     pub is_stale: bool,
@@ -441,6 +445,12 @@ impl Replica {
             self.diverged(divergence, effects);
             return;
         }
+        if !following.is_shared && self.is_unproven(answer.log_start) {
+            effects.starts_over = Some(self.written);
+            return;
+        }
+        let Role::Follower(following) = &mut self.role else { return };
+        following.is_shared = true;
         following.leader_high_watermark = answer.high_watermark;
         effects.log_start = Some(answer.log_start).filter(|start| *start > self.log_start);
     }
@@ -463,6 +473,15 @@ impl Replica {
         let takes_committed = to < self.high_watermark || lost.is_some();
         self.role = Role::Follower(Following { truncating: Some(to), ..following });
         effects.truncation = Some(Truncation { to, takes_committed });
+    }
+
+    /// Whether this log may have other records than its leader had at the same offsets. The leader has deleted its own up to
+    /// `leaders_start`, so its history does not say where the two part. Records that are known to be committed are the same.
+    fn is_unproven(&self, leaders_start: Offset) -> bool {
+        let Role::Follower(following) = &self.role else { return false };
+        let is_known = self.is_bound(following) && !following.limit.allows(self.committed_in);
+        let shared = if is_known { self.high_watermark } else { self.log_start };
+        shared < self.written && self.written <= leaders_start && !is_planted(Mutant::KeepsUnproven)
     }
 
     /// The leader has deleted everything that follows this log. What it deleted is committed, so only records of a lost majority

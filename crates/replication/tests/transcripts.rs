@@ -42,14 +42,26 @@ fn transcripts_are_as_recorded() {
 #[test]
 fn a_transcript_finds_each_rule_of_generations_left_out() {
     let name = "r9_a_regenerated_quorum_truncates_nothing_of_the_lost_one.txt";
+    for mutant in replication::mutants::Mutant::OF_GENERATIONS {
+        assert_found_by(name, mutant);
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_transcript_finds_a_follower_that_keeps_what_its_leader_cannot_compare() {
+    let name = "r2_a_log_that_its_leader_cannot_compare_starts_over.txt";
+    assert_found_by(name, replication::mutants::Mutant::KeepsUnproven);
+}
+
+#[cfg(debug_assertions)]
+fn assert_found_by(name: &str, mutant: replication::mutants::Mutant) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     let recorded = fs::read_to_string(path).expect("the transcript can be read");
-    for mutant in replication::mutants::Mutant::OF_GENERATIONS {
-        replication::mutants::plant(Some(mutant));
-        let actual = transcript::run(&recorded);
-        replication::mutants::plant(None);
-        assert_ne!(actual, recorded, "{mutant:?}");
-    }
+    replication::mutants::plant(Some(mutant));
+    let actual = transcript::run(&recorded);
+    replication::mutants::plant(None);
+    assert_ne!(actual, recorded, "{mutant:?}");
 }
 
 /// The first line that differs, with what stands before it.

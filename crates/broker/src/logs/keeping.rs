@@ -116,7 +116,7 @@ impl Logs {
         })
     }
 
-    /// Drops everything in a follower's log, which goes on at this offset, likewise.
+    /// Drops everything in a follower's log, which resumes at this offset, likewise.
     pub fn start_over(
         &self,
         partition: &Partition,
@@ -124,7 +124,7 @@ impl Logs {
         start: Offset,
     ) -> Result<(), PartitionError> {
         let Next::Ask(from) = partition.next() else { return Ok(()) };
-        if from.leader_epoch != epoch || from.offset >= start {
+        if from.leader_epoch != epoch || from.offset > start {
             return Ok(());
         }
         let first = partition.with_log(Log::log_start_offset);

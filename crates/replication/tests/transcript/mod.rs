@@ -216,6 +216,7 @@ fn told(effects: &Effects) -> Vec<String> {
         truncation,
         refused,
         log_start,
+        starts_over,
         is_stale,
         ahead,
         last_acknowledgement,
@@ -240,6 +241,7 @@ fn told(effects: &Effects) -> Vec<String> {
         )
     }));
     told.extend(log_start.map(|offset| format!("delete records below {offset}")));
+    told.extend(starts_over.map(|offset| format!("start over at {offset}")));
     told.extend(last_acknowledgement.map(|it| {
         format!("broker {} acknowledged last, after {} ms", it.broker, it.took.as_millis())
     }));
