@@ -182,8 +182,10 @@ pub(crate) fn read_mark(disk: &SimDisk) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// Stores the mark of the directory, durably.
+/// Stores the mark of the directory, durably. An earlier mark that is stored late does not lower it: of several marks in a
+/// journal the greatest counts.
 pub(crate) fn store_mark(disk: &SimDisk, mark: u64) -> std::io::Result<()> {
+    let mark = mark.max(read_mark(disk));
     disk.write_atomically(&Path::new(LOG_DIR).join(MARK), &mark.to_be_bytes())
 }
 
