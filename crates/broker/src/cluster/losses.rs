@@ -17,8 +17,8 @@ pub struct Losses {
     pub gone: Vec<EmptyReplica>,
     /// They leave them only where another replica is complete, by what the controller knows.
     pub doubtful: Keys,
-    /// Whether the doubtful ones may be in a missing log directory: the controller gives each up only while another in-sync
-    /// replica is known to be there.
+    /// Whether the doubtful ones may be in a missing log directory, or were in one until now: the controller gives each up only
+    /// while another in-sync replica is known to be there.
     pub missing: bool,
     /// Leader epochs of logs that the metadata does not have: a lost majority of the quorum decided them.
     pub found: Vec<FoundEpoch>,
@@ -112,6 +112,8 @@ fn missing_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Keys {
 /// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories
 /// `registered`: they may have been made anew elsewhere since then. If they were, that was in one of the directories that
 /// were registered: if one of these is missing, they are not what is counted; if all are here, and none has them, they may be.
+/// From `highwater.version` 4 on the controller gives each up only
+/// while another in-sync replica is known to be there: that may be lost by now, and nothing says so yet.
 ///
 /// To be said before the broker registers with what was away: after a crash in between it would pass for what it was.
 pub fn away_replicas(
@@ -132,7 +134,9 @@ pub fn away_replicas(
     let away = logs.away(registered).into_iter().filter(is_one_of_several);
     if logs.has_all_of(registered) {
         let doubtful = away.map(|key| (key.topic_id, key.partition)).collect();
-        return Losses { doubtful, ..Losses::default() };
+        // The directory is back, and its replica may be the last complete one: another one counts only if it is known to be there.
+        let missing = image.has_returning_replicas();
+        return Losses { doubtful, missing, ..Losses::default() };
     }
     // Whatever the state: the registration that they are reported for ends before anything is copied.
     let gone = away.map(|Key { topic_id, partition }| EmptyReplica {
@@ -417,6 +421,9 @@ mod tests {
         assert_eq!(told(&[stayed]), doubtful);
         let gone = Losses { gone: empty(&[0, 1, 2], None), ..Losses::default() };
         assert_eq!(told(&[stayed, Uuid([9; 16])]), gone);
+        // From level 4 on another replica counts only if it is known to be there: this one may be the last.
+        let newest = away_replicas(&image(COPIES_LEVEL), &logs, ME, &[stayed]);
+        assert_eq!(newest, Losses { missing: true, ..doubtful });
         assert_eq!(told(&[Uuid([9; 16])]), Losses::default(), "another disk: nothing is counted");
     }
 

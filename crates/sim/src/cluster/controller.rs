@@ -73,9 +73,7 @@ pub(crate) enum Told {
     /// A process that holds its predecessor's disk was taken for a second one.
     TakenForAnother,
     Altered(NewIsr, IsrAnswer),
-    /// A report of replicas in a directory that was missing when this registration began is decided.
-    AwayReported(BrokerRef),
-    /// A report of replicas that may be in a missing directory is decided.
+    /// A report of replicas that are in a missing directory of this registration, or were in one that is back, is decided.
     MissingReported(BrokerRef),
     /// Other brokers took over replicas.
     Relieved,
@@ -185,12 +183,8 @@ impl Controller {
                 (Entry { emptied_by, ..entry }, Told::Nothing)
             }
             Ask::GiveUp(report) => {
-                let told = match report.offline {
-                    true => Told::Nothing,
-                    false => Told::AwayReported(report.broker),
-                };
                 let request = Request::GiveUpReplicas(report.clone());
-                self.give_up(now, report.broker, &request, told)
+                self.give_up(now, report.broker, &request, Told::Nothing)
             }
             Ask::GiveUpMissing(report) => {
                 let heard = heard_within(&self.answered, &self.image, now);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use metadata::ClusterImage;
-use metadata::decide::{BrokerRef, EmptyReplica, GiveUpMissing, GiveUpReplicas, KnownDirectory};
+use metadata::decide::{BrokerRef, EmptyReplica, GiveUpMissing, KnownDirectory};
 use model::{BrokerEpoch, BrokerId, Durability, Timestamp, Uuid};
 use node::Key;
 use partition::{Partition, Settings, SyncQueue};
@@ -368,7 +368,7 @@ impl Cluster {
         let replicas = here.filter(own);
         let partitions = replicas.map(key_of).map(|key| (key.topic_id, key.partition)).collect();
         let broker = BrokerRef { broker: id, epoch: known.epoch };
-        Some(Ask::GiveUp(GiveUpReplicas { broker, partitions, offline: false }))
+        Some(Ask::GiveUpMissing(GiveUpMissing { broker, partitions, heard: Vec::new() }))
     }
 
     /// The report of replicas that may be in a missing directory.

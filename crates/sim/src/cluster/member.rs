@@ -329,12 +329,11 @@ impl Cluster {
                 let broker = member.broker.as_ref().expect("it was just registered");
                 broker.log_dirs.join_process(&member.disk, joined);
             }
-            Told::AwayReported(of) => {
-                broker.away_reported = Some(of.epoch);
-                return;
-            }
             Told::MissingReported(of) => {
-                broker.missing_reported |= of.epoch == broker.epoch;
+                match of.epoch == broker.epoch {
+                    true => broker.missing_reported = true,
+                    false => broker.away_reported = Some(of.epoch),
+                }
                 return;
             }
             Told::TakenForAnother => {
