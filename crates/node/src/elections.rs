@@ -2,7 +2,8 @@
 //!
 //! An election opens when a partition without a leader has only candidates that registered again (`metadata::decide`). The
 //! controller requests the ends of all candidates. It elects as soon as all of them have answered and no complete replica is
-//! fenced; at the latest when the wait is over, by the answers that it has. Without an answer the election stays open.
+//! fenced; at the latest when it has waited long enough for each missing replica, by the answers that it has. Without an answer the
+//! election stays open.
 //!
 //! An answer holds for the process that gave it and for the partition's leader epoch: a replica without a leader appends nothing.
 
@@ -13,9 +14,13 @@ use metadata::ClusterImage;
 use metadata::decide::{
     BrokerRef, ElectByEnds, PendingElection, ReplicaEnd, ReplicaEnds, SWEEP_PARTITIONS_MAX,
 };
-use model::{LeaderEpoch, Moment, PartitionIndex, TopicId};
+use model::{BrokerId, LeaderEpoch, Moment, PartitionIndex, TopicId};
 
 use crate::mutants::{Mutant, is_planted};
+
+/// An election waits at most this many times as long as for one replica: replicas that are fenced in turn leave no partition without a
+/// leader.
+const WAITS_MAX: u32 = 2;
 
 /// Pause before a broker is requested again that did not answer, or not for all partitions.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -30,7 +35,7 @@ pub struct Elections {
     open: BTreeMap<NamedPartition, Election>,
     /// Brokers with a request under way.
     requested: BTreeSet<BrokerRef>,
-    /// Brokers that are requested again at this time.
+    /// Brokers whose next request waits until this time.
     retries: BTreeMap<BrokerRef, Moment>,
 }
 
@@ -39,14 +44,55 @@ struct Election {
     pending: PendingElection,
     opened: Moment,
     ends: BTreeMap<BrokerRef, ReplicaEnd>,
+    /// Complete replicas that are fenced or have not answered, and the time since which. A replica that answered and is fenced
+    /// afterwards is waited for again: it has the log, and its broker may return.
+    missing_since: BTreeMap<BrokerId, Moment>,
     /// Proposed to the controller in this very state.
     is_proposed: bool,
 }
 
 impl Election {
-    fn missing(&self) -> impl Iterator<Item = BrokerRef> {
+    /// An election that waits for every complete replica from `now` on.
+    fn open(pending: PendingElection, now: Moment) -> Election {
+        let (ends, missing_since) = (BTreeMap::new(), BTreeMap::new());
+        let mut election =
+            Election { pending, opened: now, ends, missing_since, is_proposed: false };
+        election.note_missing(now);
+        election
+    }
+
+    /// Candidates without an answer.
+    fn unanswered(&self) -> impl Iterator<Item = BrokerRef> {
         let candidates = self.pending.candidates.iter().copied();
         candidates.filter(|who| !self.ends.contains_key(who))
+    }
+
+    /// Notes since when each replica is missing.
+    fn note_missing(&mut self, now: Moment) {
+        let unanswered = self.unanswered().map(|who| who.broker);
+        let missing: BTreeSet<BrokerId> =
+            unanswered.chain(self.pending.absent.iter().copied()).collect();
+        if !is_planted(Mutant::WaitsFromOpening) {
+            self.missing_since.retain(|broker, _| missing.contains(broker));
+        }
+        for broker in missing {
+            self.missing_since.entry(broker).or_insert(now);
+        }
+    }
+
+    /// When no missing replica is waited for any longer; `None` if no replica is missing. At most [`WAITS_MAX`] times `wait` after the
+    /// election opened, however often replicas answer and go missing again.
+    fn waits_until(&self, wait: Duration) -> Option<Moment> {
+        let since = self.missing_since.values();
+        let latest = match is_planted(Mutant::WaitsFromOpening) {
+            true => since.min(),
+            false => since.max(),
+        };
+        latest.map(|since| since.plus(wait).min(self.opened.plus(wait * WAITS_MAX)))
+    }
+
+    fn has_any_answer(&self) -> bool {
+        self.pending.candidates.iter().any(|who| self.ends.contains_key(who))
     }
 
     /// Ends of the present candidates.
@@ -56,15 +102,14 @@ impl Election {
     }
 
     fn is_due(&self, now: Moment, wait: Duration) -> bool {
-        let has_all = self.missing().next().is_none() && self.pending.absent.is_empty();
-        let is_over = now.since(self.opened) >= wait || is_planted(Mutant::ElectsByFirstEnd);
-        let has_any = self.pending.candidates.iter().any(|who| self.ends.contains_key(who));
-        !self.is_proposed && has_any && (has_all || is_over)
+        let is_over = self.waits_until(wait).is_none_or(|until| until <= now)
+            || is_planted(Mutant::ElectsByFirstEnd);
+        !self.is_proposed && self.has_any_answer() && is_over
     }
 }
 
 impl Elections {
-    /// No open election. `wait`: how long an election waits for complete replicas that are fenced or do not answer.
+    /// No open election. `wait`: how long an election waits for each complete replica that is fenced or does not answer.
     pub fn new(wait: Duration) -> Elections {
         let (open, requested, retries) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Elections { wait, open, requested, retries }
@@ -78,14 +123,13 @@ impl Elections {
             let known = before.remove(&named);
             let known = known.filter(|of| of.pending.leader_epoch == pending.leader_epoch);
             let election = match known {
-                Some(known) => Election {
-                    is_proposed: known.is_proposed && known.pending == pending,
-                    pending,
-                    ..known
-                },
-                None => {
-                    Election { pending, opened: now, ends: BTreeMap::new(), is_proposed: false }
+                Some(mut known) => {
+                    known.is_proposed &= known.pending == pending;
+                    known.pending = pending;
+                    known.note_missing(now);
+                    known
                 }
+                None => Election::open(pending, now),
             };
             self.open.insert(named, election);
         }
@@ -105,7 +149,7 @@ impl Elections {
     pub fn take_requests(&mut self, now: Moment) -> Vec<(BrokerRef, Vec<NamedPartition>)> {
         let mut wanted: BTreeMap<BrokerRef, Vec<NamedPartition>> = BTreeMap::new();
         for (named, election) in &self.open {
-            for who in election.missing() {
+            for who in election.unanswered() {
                 let is_waiting = self.retries.get(&who).is_some_and(|at| *at > now);
                 if !is_waiting && !self.requested.contains(&who) {
                     let partitions = wanted.entry(who).or_default();
@@ -116,6 +160,7 @@ impl Elections {
             }
         }
         self.requested.extend(wanted.keys());
+        self.retries.retain(|_, at| *at > now);
         wanted.into_iter().collect()
     }
 
@@ -135,6 +180,7 @@ impl Elections {
             };
             let end = ReplicaEnd { broker: who, last_epoch: *last_epoch, end: *end };
             election.ends.insert(who, end);
+            election.note_missing(now);
         }
         if ends.len() < partitions.len() || ends.iter().any(Option::is_none) {
             self.retries.insert(who, now.plus(RETRY_AFTER));
@@ -170,10 +216,11 @@ impl Elections {
         self.open.values_mut().for_each(|election| election.is_proposed = false);
     }
 
-    /// When something is due without an answer or another image.
+    /// When an election or a request is due without an answer or another image. After [`Elections::take_requests`] and
+    /// [`Elections::take_due`] at a time, it is later than that time.
     pub fn due_at(&self) -> Option<Moment> {
-        let waits = self.open.values().filter(|election| !election.is_proposed);
-        let waits = waits.map(|election| election.opened.plus(self.wait));
+        let waits = self.open.values().filter(|it| !it.is_proposed && it.has_any_answer());
+        let waits = waits.filter_map(|election| election.waits_until(self.wait));
         waits.chain(self.retries.values().copied()).min()
     }
 }
@@ -182,7 +229,7 @@ impl Elections {
 mod tests {
     use metadata::MetadataRecord;
     use metadata::record::{BrokerRecord, COPIES_LEVEL, PartitionRecord};
-    use model::{BrokerEpoch, BrokerId, Offset, Timestamp, Uuid};
+    use model::{BrokerEpoch, Offset, Timestamp, Uuid};
 
     use super::*;
 
@@ -315,17 +362,12 @@ mod tests {
         assert_eq!(elected_by(elections.take_due(moment(5_000))), [(1, 10)]);
     }
 
-    #[test]
-    fn the_answer_of_an_earlier_process_does_not_count() {
-        let (mut image, mut elections) = (image(), Elections::new(WAIT));
-        unfence(&mut image, 1);
-        elections.observe(moment(0), &image);
-        elections.take_requests(moment(0));
-        answer(&mut elections, 1, 10);
+    /// Registers another process of a broker, and unfences it.
+    fn register(image: &mut ClusterImage, who: BrokerRef) {
         let mut record = BrokerRecord {
-            broker: BrokerId(1),
-            incarnation: Uuid([9; 16]),
-            epoch: BrokerEpoch(9),
+            broker: who.broker,
+            incarnation: Uuid([who.epoch.0 as u8; 16]),
+            epoch: who.epoch,
             endpoints: Vec::new(),
             rack: None,
             log_dirs: Vec::new(),
@@ -335,9 +377,112 @@ mod tests {
         image.replay(&MetadataRecord::BrokerRegistered(record.clone())).unwrap();
         record.fenced = false;
         image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
+    }
+
+    /// Fences a broker: its session has ended.
+    fn fence(image: &mut ClusterImage, broker: i32) {
+        image.replay(&MetadataRecord::BrokerFenced { broker: BrokerId(broker) }).unwrap();
+    }
+
+    /// Replica 1 answers and is fenced at 4 s, when the others come up. Returns the elections due at 8,999 ms.
+    fn elections_with_a_late_absence() -> (ClusterImage, Elections, Option<ElectByEnds>) {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        unfence(&mut image, 1);
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer(&mut elections, 1, 30);
+        fence(&mut image, 1);
+        unfence(&mut image, 2);
+        unfence(&mut image, 3);
+        elections.observe(moment(4_000), &image);
+        elections.take_requests(moment(4_000));
+        answer(&mut elections, 2, 10);
+        answer(&mut elections, 3, 20);
+        let due = elections.take_due(moment(8_999));
+        (image, elections, due)
+    }
+
+    #[test]
+    fn a_replica_that_is_fenced_after_its_answer_is_waited_for_again() {
+        let (_, mut elections, due) = elections_with_a_late_absence();
+        assert_eq!(due, None);
+        assert_eq!(elections.due_at(), Some(moment(9_000)));
+        assert_eq!(elected_by(elections.take_due(moment(9_000))), [(2, 10), (3, 20)]);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn a_wait_since_the_opening_elects_without_a_replica_that_has_just_been_fenced() {
+        crate::mutants::plant(Some(Mutant::WaitsFromOpening));
+        let (_, _, due) = elections_with_a_late_absence();
+        crate::mutants::plant(None);
+        assert_eq!(elected_by(due), [(2, 10), (3, 20)]);
+    }
+
+    /// Replica 3 does not come. Replicas 1 and 2 have answered, and one of them is always fenced.
+    #[test]
+    fn replicas_that_are_fenced_in_turn_leave_no_partition_without_a_leader() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        unfence(&mut image, 1);
+        unfence(&mut image, 2);
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer(&mut elections, 1, 30);
+        answer(&mut elections, 2, 20);
+        for at in [2_000, 4_000, 6_000, 8_000] {
+            let (gone, back) = if at % 4_000 == 0 { (1, 2) } else { (2, 1) };
+            unfence(&mut image, back);
+            fence(&mut image, gone);
+            elections.observe(moment(at), &image);
+            assert_eq!(elections.take_due(moment(at)), None, "at {at} ms");
+        }
+        assert_eq!(elections.due_at(), Some(moment(10_000)));
+        assert_eq!(elected_by(elections.take_due(moment(10_000))), [(2, 20)]);
+    }
+
+    #[test]
+    fn a_restarted_broker_is_waited_for_since_it_was_fenced() {
+        let (mut image, mut elections, _) = elections_with_a_late_absence();
+        let restarted = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
+        register(&mut image, restarted);
+        elections.observe(moment(8_999), &image);
+        assert_eq!(elections.take_requests(moment(8_999)), [(restarted, vec![AT])]);
+        assert_eq!(elections.take_due(moment(8_999)), None);
+        let ends = [Some((LeaderEpoch(3), Offset(30)))];
+        elections.note_answer(moment(8_999), restarted, &[AT], &ends);
+        let elected = elected_by(elections.take_due(moment(8_999)));
+        assert_eq!(elected, [(1, 30), (2, 10), (3, 20)]);
+    }
+
+    #[test]
+    fn nothing_is_due_in_the_past_while_candidates_do_not_answer() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        unfence(&mut image, 2);
+        elections.observe(moment(0), &image);
+        let mut now = 0;
+        while now < 20_000 {
+            let requests = elections.take_requests(moment(now));
+            assert_eq!(elections.take_due(moment(now)), None);
+            assert!(elections.due_at().is_none_or(|at| at > moment(now)), "at {now} ms");
+            now += 30;
+            for (who, _) in requests {
+                assert!(elections.note_failure(moment(now), who));
+            }
+            elections.observe(moment(now), &image);
+        }
+    }
+
+    #[test]
+    fn the_answer_of_an_earlier_process_does_not_count() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        unfence(&mut image, 1);
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer(&mut elections, 1, 10);
+        let new = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
+        register(&mut image, new);
         elections.observe(moment(100), &image);
         assert_eq!(elections.take_due(moment(6_000)), None);
-        let new = BrokerRef { broker: BrokerId(1), epoch: BrokerEpoch(9) };
         assert_eq!(elections.take_requests(moment(6_000)), [(new, vec![AT])]);
     }
 

@@ -10,6 +10,8 @@ pub enum Mutant {
     DropsDivergences,
     /// An election by log ends takes the first answer.
     ElectsByFirstEnd,
+    /// An election by log ends waits for a replica since it opened, although the replica went away later.
+    WaitsFromOpening,
     /// A heartbeat reports a mark of a log directory before the journal has it durably.
     ReportsUndurableMarks,
     /// The mark of a log directory is raised in memory only.
@@ -41,8 +43,8 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All that the simulation finds. Unit tests find [`Mutant::SuspectsForOwnLateness`], [`Mutant::PausesAreWrongSuspicions`] and
-    /// [`Mutant::AnswersByNumber`].
+    /// All that the simulation finds. Unit tests find [`Mutant::SuspectsForOwnLateness`], [`Mutant::PausesAreWrongSuspicions`],
+    /// [`Mutant::AnswersByNumber`] and [`Mutant::WaitsFromOpening`].
     pub const ALL: [Mutant; 7] = [
         Mutant::DropsLastEpochs,
         Mutant::DropsDivergences,

@@ -221,6 +221,7 @@ impl Cluster {
         self.members[member].active =
             Some(Active { term, controller, elections, operator_requests, held });
         self.controllers += 1;
+        self.note_controller();
         self.propose(member, entry);
         self.sweep_soon(member);
         Ok(())

@@ -12,7 +12,7 @@ use node::{Key, MarkKeeper};
 use storage::disk::SimDisk;
 
 use super::deletions::Deletions;
-use super::elections::ENDS_WAIT_MS;
+use super::elections::{ENDS_WAIT_MS, ENDS_WAIT_MS_MAX};
 use super::folders::MachineDisk;
 use super::member::directory_of;
 use super::plan::ClusterPlan;
@@ -50,6 +50,8 @@ pub(super) struct Copies {
     marks_random: Rng,
     /// Partitions that wait for an election by log ends, or did until a moment ago.
     pending: BTreeMap<PartitionId, PendingSpan>,
+    /// When the last controller began.
+    controller_since: Timestamp,
 }
 
 /// The copy of a broker's directory, and what else is known of the directories of one machine.
@@ -68,12 +70,31 @@ pub(super) struct CopiedDirectory {
     is_mark_settled: bool,
     /// Since when the machine has been connected, awake, and its broker unfenced.
     reachable_since: Option<Timestamp>,
+    /// The last time for which that was so before, until it ended.
+    reached: Option<(Timestamp, Timestamp)>,
 }
 
 impl CopiedDirectory {
     /// Since when the machine has been connected, awake, and its broker unfenced.
     pub(super) fn reachable_since(&self) -> Option<Timestamp> {
         self.reachable_since
+    }
+
+    /// When a broker went missing that had answered a controller's requests since `since`, if it had and did.
+    fn went_missing_at(&self, since: Timestamp) -> Option<Timestamp> {
+        let (from, to) = self.reached?;
+        (to.ms_since(from.max(since)) >= REACHED_AFTER_MS).then_some(to)
+    }
+
+    fn note_reachable(&mut self, is_reachable: bool, now: Timestamp) {
+        match (self.reachable_since, is_reachable) {
+            (None, true) => self.reachable_since = Some(now),
+            (Some(since), false) => {
+                self.reached = Some((since, now));
+                self.reachable_since = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
     }
 
     /// A process opens the directory on this disk.
@@ -98,8 +119,8 @@ impl Copies {
         let every_ms = if costs { every_ms } else { 0 };
         let mut marks_random = Rng::with_seed(seed ^ MARKS_NUMBERS);
         let marks_raised_one_in = [1, 40, 0, 0][marks_random.usize(0..4)];
-        let pending = BTreeMap::new();
-        Copies { random, every_ms, marks_raised_one_in, marks_random, pending }
+        let (pending, controller_since) = (BTreeMap::new(), Timestamp(0));
+        Copies { random, every_ms, marks_raised_one_in, marks_random, pending, controller_since }
     }
 
     /// Whether directories are copied in this run.
@@ -110,8 +131,9 @@ impl Copies {
     /// No directory is copied.
     pub(super) fn none() -> Copies {
         let (random, marks_random) = (Rng::with_seed(0), Rng::with_seed(0));
-        let pending = BTreeMap::new();
-        Copies { random, every_ms: 0, marks_raised_one_in: 1, marks_random, pending }
+        let (pending, controller_since) = (BTreeMap::new(), Timestamp(0));
+        let (every_ms, marks_raised_one_in) = (0, 1);
+        Copies { random, every_ms, marks_raised_one_in, marks_random, pending, controller_since }
     }
 }
 
@@ -270,14 +292,19 @@ impl Cluster {
             let is_up = self.truth.image.is_active(id_of(number));
             let member = &mut self.members[number];
             let is_reachable = is_up && member.broker.is_some() && !is_cut;
-            let since = &mut member.copied.reachable_since;
-            *since = if is_reachable { Some(since.unwrap_or(now)) } else { None };
+            member.copied.note_reachable(is_reachable, now);
         }
     }
 
     /// A request for log ends was not answered in time: the network is at fault.
     pub(super) fn note_unanswered(&mut self, broker: usize) {
-        self.members[broker].copied.reachable_since = None;
+        let copied = &mut self.members[broker].copied;
+        (copied.reachable_since, copied.reached) = (None, None);
+    }
+
+    /// A controller begins: it requests log ends itself.
+    pub(super) fn note_controller(&mut self) {
+        self.copies.controller_since = self.now;
     }
 
     /// Takes note of partitions that wait for log ends by the committed metadata.
@@ -315,7 +342,16 @@ impl Cluster {
             return Ok(());
         }
         let span = self.copies.pending.get(&at);
-        let has_waited = span.is_some_and(|span| self.now.ms_since(span.since) >= ENDS_WAIT_MS);
+        let waited_ms = span.map_or(0, |span| self.now.ms_since(span.since));
+        let has_waited = waited_ms >= ENDS_WAIT_MS;
+        // Each replica is waited for since it went missing, unless the election has lasted too long.
+        let answered_since =
+            span.map_or(self.now, |span| span.since.max(self.copies.controller_since));
+        let is_awaited = |copied: &CopiedDirectory| {
+            let missing_since = copied.went_missing_at(answered_since);
+            missing_since.is_some_and(|since| self.now.ms_since(since) < ENDS_WAIT_MS)
+                && waited_ms < ENDS_WAIT_MS_MAX
+        };
         let key = key_of(at);
         // A replica whose broker reported it as offline has no answer that the controller could wait for.
         let is_waited_for = |id: BrokerId| {
@@ -334,7 +370,10 @@ impl Cluster {
                 .broker
                 .as_ref()
                 .is_none_or(|broker| broker.log_end(at) > end && serves(broker));
-            if has_more && !member.copied.is_stale && (is_reached || !has_waited) {
+            if has_more
+                && !member.copied.is_stale
+                && (is_reached || !has_waited || is_awaited(&member.copied))
+            {
                 let what = format!(
                     "the copy at {leader} leads {at}, ends at {end}, {acked} is acknowledged, and {other} is complete: {old:?}"
                 );

@@ -13,6 +13,8 @@ use super::{CALL_MS, Cluster, Event, Process, number_of};
 
 /// How long an election by log ends waits for complete replicas, in milliseconds.
 pub(super) const ENDS_WAIT_MS: i64 = 600;
+/// How long such an election waits at most, however often replicas answer and go missing again, in milliseconds.
+pub(super) const ENDS_WAIT_MS_MAX: i64 = 2 * ENDS_WAIT_MS;
 
 fn moment(now: Timestamp) -> Moment {
     Moment(now.0.cast_unsigned() * 1_000)
