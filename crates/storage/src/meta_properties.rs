@@ -34,6 +34,8 @@ const JOURNAL_LEVEL: &str = HIGHWATER_JOURNAL;
 const METADATA_LEVEL: &str = HIGHWATER_VERSION;
 /// Key of the line with ids of log directories without which the broker last started. Earlier releases keep the line.
 const MISSING_DIRECTORIES: &str = "highwater.missing.directories";
+/// Key of the line about a directory that was put back from a copy: its mark then, and the recorded one. Earlier releases keep the line.
+const RESTORED_COPY: &str = "highwater.restored.copy";
 const KNOWN_KEYS: [&str; 6] =
     [VERSION, NODE_ID, CLUSTER_ID, DIRECTORY_ID, JOURNAL_LEVEL, METADATA_LEVEL];
 
@@ -130,18 +132,38 @@ impl MetaProperties {
 
     /// Ids of log directories without which the broker last started, and in which partitions may be.
     pub fn missing_directories(&self) -> Vec<Uuid> {
-        let lines = self.unknown_lines.iter().filter_map(|line| missing_of(line));
+        let lines = self.values(MISSING_DIRECTORIES);
         lines.flat_map(|ids| ids.split(',')).filter_map(|id| id.trim().parse().ok()).collect()
     }
 
     /// The same file with these missing directories.
     #[must_use]
-    pub fn with_missing_directories(mut self, ids: &[Uuid]) -> MetaProperties {
-        self.unknown_lines.retain(|line| missing_of(line).is_none());
-        if !ids.is_empty() {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            self.unknown_lines.push(format!("{MISSING_DIRECTORIES}={}", ids.join(",")));
-        }
+    pub fn with_missing_directories(self, ids: &[Uuid]) -> MetaProperties {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let value = (!ids.is_empty()).then(|| ids.join(","));
+        self.with_line(MISSING_DIRECTORIES, value)
+    }
+
+    /// The mark of a directory that was put back from a copy, and the mark that was recorded then, until its replicas have caught up.
+    pub fn restored_copy(&self) -> Option<(u64, u64)> {
+        let (mark, recorded) = self.values(RESTORED_COPY).next()?.split_once(',')?;
+        Some((mark.trim().parse().ok()?, recorded.trim().parse().ok()?))
+    }
+
+    /// The same file with this note of a directory that was put back from a copy.
+    #[must_use]
+    pub fn with_restored_copy(self, marks: Option<(u64, u64)>) -> MetaProperties {
+        self.with_line(RESTORED_COPY, marks.map(|(mark, recorded)| format!("{mark},{recorded}")))
+    }
+
+    /// Values of the lines with a key that [`MetaProperties::with_line`] writes.
+    fn values(&self, key: &'static str) -> impl Iterator<Item = &str> {
+        self.unknown_lines.iter().filter_map(move |line| value_of(line, key))
+    }
+
+    fn with_line(mut self, key: &str, value: Option<String>) -> MetaProperties {
+        self.unknown_lines.retain(|line| value_of(line, key).is_none());
+        self.unknown_lines.extend(value.map(|value| format!("{key}={value}")));
         self
     }
 
@@ -152,9 +174,9 @@ impl MetaProperties {
     }
 }
 
-/// The value of the line with missing directories.
-fn missing_of(line: &str) -> Option<&str> {
-    line.strip_prefix(MISSING_DIRECTORIES)?.strip_prefix('=')
+/// The value of a line with this key, as this module writes it.
+fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.strip_prefix(key)?.strip_prefix('=')
 }
 
 /// A level above 255 is as unreadable as 255 is.
@@ -302,6 +324,16 @@ mod tests {
         let read = MetaProperties::decode(text).unwrap();
         assert_eq!(read.unknown_lines, ["new.key = \\u0041", "highwater.other=2"]);
         assert_eq!(MetaProperties::decode(&read.encode()), Ok(read));
+    }
+
+    #[test]
+    fn a_restored_copy_is_noted_beside_other_lines_and_removed() {
+        let missing = meta("c").with_missing_directories(&[Uuid([1; 16])]);
+        let noted = missing.clone().with_restored_copy(Some((3, u64::MAX)));
+        let read = MetaProperties::decode(&noted.encode()).unwrap();
+        assert_eq!(read.restored_copy(), Some((3, u64::MAX)));
+        assert_eq!(read.missing_directories(), [Uuid([1; 16])]);
+        assert_eq!(read.with_restored_copy(None), missing);
     }
 
     #[test]

@@ -214,17 +214,28 @@ fn directories(server: &Server) -> Vec<DirectoryFacts> {
 /// The sentence about a directory that was put back from a copy, until every replica of this broker is in sync.
 fn copied(server: &Server, directory: &Directory) -> Option<String> {
     let (mark, recorded) = directory.copied()?;
+    let behind = replicas_behind(server);
+    (behind > 0).then(|| {
+        format!(
+            "the directory was put back from a copy (mark {mark}, recorded {recorded}): the controller counts none of its \
+             replicas until they have caught up, and {behind} have not"
+        )
+    })
+}
+
+/// Replicas of this broker that are out of sync, by the metadata.
+fn replicas_behind(server: &Server) -> usize {
     let (image, me) = (server.image(), server.node_id);
     let states = image.topics().flat_map(|topic| topic.partitions().map(|(_, state)| state));
-    let behind = states.filter(|it| it.replicas.contains(&me) && !it.isr.contains(&me)).count();
-    if behind == 0 {
-        directory.forget_copied();
-        return None;
+    states.filter(|it| it.replicas.contains(&me) && !it.isr.contains(&me)).count()
+}
+
+/// Removes the notes about directories that were put back from a copy, once every replica of this broker is in sync. Writes to
+/// these directories.
+pub fn forget_copies(server: &Server) {
+    if server.health.is_started() && server.logs.has_copies() && replicas_behind(server) == 0 {
+        server.logs.forget_copies();
     }
-    Some(format!(
-        "the directory was put back from a copy (mark {mark}, recorded {recorded}): the controller counts none of its \
-         replicas until they have caught up, and {behind} have not"
-    ))
 }
 
 /// On the active controller: partitions without a complete replica, each with the replica that an unclean election chooses.

@@ -119,6 +119,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), |server, _| server.memory.return_unused_in_need()),
         soon(Duration::from_secs(1), |server, _| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
+        soon(Duration::from_secs(1), |server, _| crate::health::forget_copies(server)),
         soon(Duration::from_secs(1), |server, _| {
             server.note_metadata();
             server.logs.sync_journals();

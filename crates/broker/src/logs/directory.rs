@@ -59,6 +59,8 @@ pub struct Directory {
     mark: Mutex<MarkKeeper>,
     /// The mark and the recorded mark, if the directory was put back from a copy and its replicas have not caught up.
     copied: Mutex<Option<(u64, u64)>>,
+    /// Held while `meta.properties` is read and replaced.
+    meta: Mutex<()>,
     /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
     folder: Option<OwnedFd>,
     offline: AtomicBool,
@@ -229,6 +231,7 @@ impl Directory {
         now: Timestamp,
     ) -> Result<Directory, StorageError> {
         let mark = journal.with_state(|state| MarkKeeper::of_journal(state.mark));
+        let copied = dir.meta_properties()?.and_then(|meta| meta.restored_copy());
         let (was_clean, known_before, was_empty, closed) = journal.with_state(|state| {
             let is_closed = |(key, known): (&Key, &Arc<PartitionState>)| {
                 (state.closed && known.closed.is_some()).then_some(*key)
@@ -256,7 +259,8 @@ impl Directory {
             was_empty,
             last_wall_clock: None,
             mark: Mutex::new(mark),
-            copied: Mutex::default(),
+            copied: Mutex::new(copied),
+            meta: Mutex::default(),
             offline: AtomicBool::new(false),
             renamed: AtomicU64::new(0),
             durably_renamed: AtomicU64::new(0),
@@ -282,6 +286,7 @@ impl Directory {
             last_wall_clock: None,
             mark: Mutex::default(),
             copied: Mutex::default(),
+            meta: Mutex::default(),
             folder: None,
             offline: AtomicBool::new(true),
             renamed: AtomicU64::new(0),
@@ -300,21 +305,32 @@ impl Directory {
     /// Writes the finalized levels of the cluster into `meta.properties`, durably, and raises the journal to
     /// its level. Does nothing if the directory is at these levels or above.
     pub(super) fn raise_levels(&self, journal: u8, metadata: u8) -> Result<(), StorageError> {
-        let Some(known) = self.dir.meta_properties()? else { return Ok(()) };
-        if known.journal_level >= journal && known.metadata_level >= metadata {
-            return Ok(());
-        }
-        let raised = MetaProperties {
+        let raise = |known: MetaProperties| MetaProperties {
             journal_level: known.journal_level.max(journal),
             metadata_level: known.metadata_level.max(metadata),
             ..known
         };
-        self.dir.store_meta_properties(&raised)?;
+        let Some(raised) = self.change_meta(raise)? else { return Ok(()) };
         self.journal()?.raise_level(&raised)?;
         let (directory, levels) =
             (self.path().display(), (raised.journal_level, raised.metadata_level));
         info!(%directory, journal = levels.0, metadata = levels.1, "raised the levels of the log directory");
         Ok(())
+    }
+
+    /// Changes `meta.properties`, durably. `None`: there is nothing to change, or no such file.
+    pub(super) fn change_meta(
+        &self,
+        change: impl FnOnce(MetaProperties) -> MetaProperties,
+    ) -> Result<Option<MetaProperties>, StorageError> {
+        let _alone = self.meta.lock();
+        let Some(known) = self.dir.meta_properties()? else { return Ok(None) };
+        let changed = change(known.clone());
+        if changed == known {
+            return Ok(None);
+        }
+        self.dir.store_meta_properties(&changed)?;
+        Ok(Some(changed))
     }
 
     /// The mark that the journal has, durably; 0 for none.
@@ -333,20 +349,30 @@ impl Directory {
         self.store_mark(MarkKeeper::begin)
     }
 
-    /// The mark and the recorded mark of a directory that was put back from a copy, until its replicas have caught up.
+    /// The mark and the recorded mark of a directory that was put back from a copy, until its replicas have caught up. Also after a
+    /// restart: `meta.properties` notes both.
     pub fn copied(&self) -> Option<(u64, u64)> {
         *self.copied.lock()
     }
 
     /// The replicas have caught up.
-    pub fn forget_copied(&self) {
-        *self.copied.lock() = None;
+    pub(super) fn forget_copied(&self) -> Result<(), StorageError> {
+        if self.copied().is_some() {
+            self.change_meta(|meta| meta.with_restored_copy(None))?;
+            *self.copied.lock() = None;
+        }
+        Ok(())
     }
 
     /// Raises the mark above the recorded one, durably: the directory was recognised as a copy, and its replicas count nowhere.
     /// Does nothing below the level of journals that have marks: the next start recognises the copy again.
     pub(super) fn raise_mark_above(&self, recorded: u64) -> Result<(), StorageError> {
-        *self.copied.lock() = Some((self.mark(), recorded));
+        let marks = Some((self.mark(), recorded));
+        *self.copied.lock() = marks;
+        if self.journal()?.level() >= MARKS_LEVEL {
+            // Before the mark: with a greater one the next start recognises no copy.
+            self.change_meta(|meta| meta.with_restored_copy(marks))?;
+        }
         self.store_mark(|keeper| Some(keeper.begin_above(recorded)))
     }
 

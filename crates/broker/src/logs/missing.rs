@@ -138,9 +138,7 @@ impl Logs {
             return Ok(());
         }
         for directory in self.directories().filter(|directory| !directory.is_offline()) {
-            if let Some(meta) = directory.dir.meta_properties()? {
-                directory.dir.store_meta_properties(&meta.with_missing_directories(missing))?;
-            }
+            directory.change_meta(|meta| meta.with_missing_directories(missing))?;
         }
         Ok(())
     }

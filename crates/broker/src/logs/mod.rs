@@ -353,6 +353,22 @@ impl Logs {
         }
     }
 
+    /// Whether a directory was put back from a copy and its replicas have not caught up, as far as is known.
+    pub fn has_copies(&self) -> bool {
+        self.directories.iter().any(|directory| directory.copied().is_some())
+    }
+
+    /// All replicas of this broker have caught up: no directory counts as a copy any more.
+    pub fn forget_copies(&self) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            if !directory.is_offline()
+                && let Err(cause) = directory.forget_copied()
+            {
+                self.journal_failed(at, &cause);
+            }
+        }
+    }
+
     /// Notes that this process is registered. That may be lost in a crash: the processes before are known for longer then.
     pub fn note_joined(&self, incarnation: Uuid) -> Result<(), StorageError> {
         let online = self.directories.iter().filter(|directory| !directory.is_offline());

@@ -187,6 +187,11 @@ fn a_copy_that_is_recognised_leads_nothing_until_an_intact_replica_returns() {
     assert_eq!(codes(&http), expected(200, 200, 200, "degraded"));
     let (code, text) = cluster_health(&rest);
     assert!(code == 1 && text.contains("broker 3: log_directory_copied"), "{text}");
+    // The next process registers with a greater mark, and its replicas have not caught up either.
+    drop(third);
+    let third = outage.start(3);
+    outage.wait_until_serving(&[1, 3]);
+    until_named(&http, "log_directory_copied");
     assert!(described(&rest, "kept").is_none_or(|rows| rows[0].0 < 0), "{}", third.said());
     let second = outage.start(2);
     wait_for_in_sync(&rest, "kept", 2);

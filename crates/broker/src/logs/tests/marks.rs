@@ -79,5 +79,16 @@ fn a_directory_that_was_put_back_from_a_copy_gets_a_mark_above_the_recorded_one(
     assert_eq!(mark(&copied), 0);
     copied.settle_copies(&recorded, ME);
     assert_eq!(mark(&copied), 2);
-    assert_eq!(mark(&start(&copy.after_crash(1), &["data"]).unwrap()), 2, "durable");
+    let again = start(&copy.after_crash(1), &["data"]).unwrap();
+    assert_eq!(mark(&again), 2, "durable");
+    // A start that no longer recognises the copy still knows of it, until its replicas have caught up.
+    let copied = |logs: &Logs| logs.directories().next().and_then(|it| it.copied());
+    assert_eq!(copied(&again), Some((0, 1)));
+    again.settle_copies(&recorded, ME);
+    assert_eq!(copied(&again), Some((0, 1)));
+    assert!(again.has_copies());
+    again.forget_copies();
+    assert_eq!(copied(&again), None);
+    let disk = copy.after_crash(2);
+    assert_eq!(copied(&start(&disk, &["data"]).unwrap()), Some((0, 1)), "of the copy before");
 }
