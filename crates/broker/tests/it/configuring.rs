@@ -90,7 +90,7 @@ async fn limits_of_connections_act_at_run_time_and_after_a_restart() {
     let mut third = broker.connect().await;
     third.call(&wire::ApiVersionsRequest::default(), 0).await;
     let reserve = broker.take_reserve().await;
-    broker.connect().await.assert_closed().await;
+    broker.assert_refuses().await;
     let exception = [("max.connections.per.ip.overrides", SET, Some("127.0.0.1:4"))];
     assert_eq!(change(&mut admin, "", &exception).await.0, ErrorCode::None);
     broker.assert_serves().await;
@@ -104,7 +104,7 @@ async fn limits_of_connections_act_at_run_time_and_after_a_restart() {
         conns.push(conn);
     }
     let _reserve = broker.take_reserve().await;
-    broker.connect().await.assert_closed().await;
+    broker.assert_refuses().await;
     broker.stop().await;
 }
 

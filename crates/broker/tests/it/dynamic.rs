@@ -116,7 +116,7 @@ async fn a_client_on_this_machine_gets_in_beyond_the_limits_until_it_is_idle() {
     let one = [("max.connections", SET, Some("1"))];
     assert_eq!(change(&mut only, "", &one).await.0, ErrorCode::None);
     let mut reserve = broker.take_reserve().await;
-    broker.connect().await.assert_closed().await;
+    broker.assert_refuses().await;
     // Idle ones go after 30 s; no other test of this file waits for that.
     let closed = timeout(Duration::from_secs(300), reserve[0].receive_frame_or_wait()).await;
     assert_eq!(closed.expect("an idle connection beyond the limits is closed"), None);

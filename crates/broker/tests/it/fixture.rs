@@ -139,6 +139,18 @@ impl Broker {
         self.running.listeners()[0]
     }
 
+    /// The value of a metric. The broker has `http.listener=127.0.0.1:0`.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let address = self.running.http().expect("the broker has an HTTP listener");
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no metric {name}: {text}")).parse().unwrap()
+    }
+
     /// Where it stores everything.
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -157,6 +169,17 @@ impl Broker {
             conns.push(conn);
         }
         conns
+    }
+
+    /// A new connection is closed although its client sends a request. An open one would answer: it is closed too, when it
+    /// has been idle for long enough.
+    pub async fn assert_refuses(&self) {
+        let mut conn = self.connect().await;
+        let frame = frame_of(&wire::ApiVersionsRequest::default(), 0, 1);
+        // The connection may be closed already.
+        let _ =
+            timeout(PATIENCE, conn.stream.write_all(&frame)).await.expect("the socket takes it");
+        conn.assert_closed().await;
     }
 
     /// Proof of life: a new client is served.

@@ -13,7 +13,7 @@ use wire::create_topics::CreatableTopic;
 
 use crate::fixture::*;
 use crate::hostile::enormous_arrays;
-use crate::pools::store_offsets;
+use crate::pools::{store_offsets, wait_until_full};
 use crate::strangers::send_what_is_taken;
 
 const MIB: u64 = 1 << 20;
@@ -106,7 +106,8 @@ async fn a_client_that_never_reads_costs_little_and_disturbs_nobody() {
 async fn large_answers_that_no_client_reads_are_built_in_turn() {
     const CLIENTS: usize = 60;
     // The kernel keeps little of an answer.
-    let broker = Broker::start_alone(&[("socket.send.buffer.bytes", "65536")]).await;
+    let small = ("socket.send.buffer.bytes", "65536");
+    let broker = Broker::start_alone(&[small, ("http.listener", "127.0.0.1:0")]).await;
     let mut other = broker.connect().await;
     other.create_topic_of("shared", 100, &[]).await;
     let fetch = store_offsets(&mut other, 7).await;
@@ -122,6 +123,7 @@ async fn large_answers_that_no_client_reads_are_built_in_turn() {
         conn.send(&fetch, 8).await;
         deaf.push(conn);
     }
+    wait_until_full(&broker, "answer").await;
     // Its address holds nothing: it comes first when one of the others has lost its answer.
     other.send(&fetch, 8).await;
     let answer = timeout(Duration::from_secs(120), other.receive_frame_or_wait()).await;

@@ -5,6 +5,7 @@
 //! [`FILLERS`] fails.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
 
 use model::ErrorCode;
 use wire::join_group::JoinGroupRequestProtocol;
@@ -21,6 +22,8 @@ const HOG: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const POOL_BYTES: usize = 4 << 20;
 const SESSION_MS: i32 = 1_800_000;
 const STRING_BYTES_MAX: usize = 32_000;
+/// Part of a pool that one address can fill: other clients keep the rest.
+const FULL_PART: f64 = 0.65;
 
 /// The ways to fill each pool.
 const FILLERS: [(&str, &[Filler]); 5] = [
@@ -256,6 +259,20 @@ async fn use_group(conn: &mut Conn, group: &str, member: &str) {
         ..Default::default()
     };
     assert_eq!(conn.call(&leave, 2).await.error(), ErrorCode::None);
+}
+
+/// Waits until a pool has no room for more of the address that fills it.
+pub async fn wait_until_full(broker: &Broker, pool: &str) {
+    let metric = |name: &str| format!("highwater_{pool}_memory_{name}");
+    let bytes_max = broker.metric(&metric("max_bytes")).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let bytes = broker.metric(&metric("bytes")).await;
+        if bytes >= FULL_PART * bytes_max {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{bytes} of {bytes_max} bytes of {pool}");
+    }
 }
 
 async fn assert_fair(filler: Filler) {
