@@ -186,19 +186,22 @@ fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) ->
     archive::write_checksums(output)
 }
 
-/// Makes an empty folder. Removes an earlier one only if this program filled it.
-fn clear_artifacts(output: &Path) -> Result<()> {
+/// Name of the file that marks a folder as written by this program.
+const FOLDER_MARK: &str = ".highwater-artifacts";
+
+/// Makes a folder that is empty but for its mark. Removes an earlier folder only if it has the mark.
+pub fn clear_artifacts(output: &Path) -> Result<()> {
     let is_used = output.exists() && fs::read_dir(output)?.next().is_some();
     if is_used {
         ensure!(
-            output.join(archive::CHECKSUMS).is_file(),
-            "{} has files and no {}: choose an empty folder by --output",
-            output.display(),
-            archive::CHECKSUMS
+            output.join(FOLDER_MARK).is_file(),
+            "{} has files, and this program did not write them: choose an empty folder by --output",
+            output.display()
         );
         fs::remove_dir_all(output)?;
     }
-    Ok(fs::create_dir_all(output)?)
+    fs::create_dir_all(output)?;
+    Ok(fs::write(output.join(FOLDER_MARK), "")?)
 }
 
 /// Files of every package.
@@ -233,8 +236,13 @@ mod tests {
         fs::write(&file, "keep").unwrap();
         let cause = clear_artifacts(folder.path()).unwrap_err().to_string();
         assert!(cause.contains("choose an empty folder") && file.exists(), "{cause}");
+        // Downloads of others have checksums, too.
         fs::write(folder.path().join(archive::CHECKSUMS), "").unwrap();
-        clear_artifacts(folder.path()).unwrap();
-        assert!(!file.exists());
+        assert!(clear_artifacts(folder.path()).is_err() && file.exists());
+        let own = folder.path().join("own");
+        clear_artifacts(&own).unwrap();
+        fs::write(own.join("highwater"), "").unwrap();
+        clear_artifacts(&own).unwrap();
+        assert!(!own.join("highwater").exists() && own.join(FOLDER_MARK).exists());
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::dist::{Arch, Release, build_folder, notices};
+use crate::dist::{Arch, Release, build_folder, clear_artifacts, notices};
 use crate::highwater;
 use layer::Layer;
 use layout::{Kind, PlatformImage};
@@ -105,10 +105,8 @@ fn write_images(
     materials: &[(Arch, Materials)],
     output: &Path,
 ) -> Result<Vec<(Arch, Layer)>> {
+    clear_artifacts(output)?;
     let roots = output.join("roots");
-    if roots.exists() {
-        fs::remove_dir_all(&roots)?;
-    }
     fs::create_dir_all(&roots)?;
     let mut layers = Vec::new();
     let (mut plain, mut testing) = (Vec::new(), Vec::new());

@@ -59,7 +59,8 @@ fn refused(configuration: &Configuration, first: &Problem, all: &[&Problem]) -> 
 fn explain_key(configuration: &Configuration, name: &str) -> Explained {
     let key = table::find(name);
     let former = table::former(name);
-    let secret = key.is_some_and(Key::is_sensitive);
+    // An unknown key may be a password of another program's environment.
+    let secret = key.map_or(former.is_none(), Key::is_sensitive);
     let assigned = configuration.assigned(name);
     let value = configuration.value(name);
     let unknown = if former.is_some() { "ignored" } else { "unknown" };
@@ -185,7 +186,7 @@ mod tests {
         };
         assert_eq!(find("num.partitions"), (Some("3"), "f.properties:1", "honoured"));
         assert_eq!(find("ssl.key.password"), (Some("***"), "f.properties:2", "ignored"));
-        assert_eq!(find("my.plugin"), (Some("x"), "f.properties:3", "unknown"));
+        assert_eq!(find("my.plugin"), (Some("***"), "f.properties:3", "unknown"));
         assert_eq!(find("port"), (Some("1"), "f.properties:4", "ignored"));
         assert_eq!(find("durability"), (Some("page-cache"), "--set", "honoured"));
         assert_eq!(find("log.retention.ms"), (None, "default", "honoured"));

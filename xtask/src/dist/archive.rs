@@ -78,7 +78,7 @@ pub(super) fn write_checksums(output: &Path) -> Result<()> {
         let name = entry?.file_name().into_string();
         names.push(name.ok().context("the name of an artifact is not UTF-8")?);
     }
-    names.retain(|name| name != CHECKSUMS);
+    names.retain(|name| name != CHECKSUMS && !name.starts_with('.'));
     names.sort();
     let mut sha256sum = process::command("sha256sum");
     let outcome = process::run(sha256sum.args(&names).current_dir(output), None, LIMIT)?;

@@ -225,7 +225,9 @@ fn scripts_of_kafkas_tools_call_the_program() {
     }
     let run = script("etc/kafka/docker/run", &[]);
     assert_eq!(run.stdout, b"start --container /mnt/shared/config\n");
-    assert!(script(&tool("kafka-storage"), &["format", "-t", "x", "-c", "f"]).status.success());
+    let format = script(&tool("kafka-storage"), &["format", "-t", "x", "-c", "f"]);
+    assert!(format.status.success(), "{format:?}");
+    assert!(String::from_utf8_lossy(&format.stderr).contains("CLUSTER_ID"), "{format:?}");
     for (name, arguments) in [
         ("kafka-topics", &["--list"][..]),
         ("kafka-topics", &["--bootstrap-server", "k:1", "--create"]),
@@ -233,6 +235,7 @@ fn scripts_of_kafkas_tools_call_the_program() {
         ("kafka-topics", &["--bootstrap-server"]),
         ("kafka-cluster", &["cluster-id"]),
         ("kafka-storage", &["format", "--add-scram", "x"]),
+        ("kafka-storage", &["format", "--add-scram=x"]),
         ("kafka-storage", &["info"]),
         ("kafka-server-start", &["-daemon", "f"]),
     ] {

@@ -243,7 +243,7 @@ impl Copying {
         for due in start_overs {
             let StartOver { partition, leader_epoch, start, takes_committed, .. } = due;
             let name = partition.topic_partition();
-            info!(partition = %name, %start, "the leader has deleted the records by which this log could be compared with its own: the log is dropped, and copied from there on");
+            info!(partition = %name, %start, "the leader deleted the records behind the end of this log, or the records that would prove both logs alike: the follower drops its log and copies the leader's from this offset on");
             if takes_committed {
                 error!(partition = %name, %start, "the log is dropped with records that a lost majority of the quorum may have committed: an unclean election allowed it");
                 server.counters.committed_cuts.add(1);

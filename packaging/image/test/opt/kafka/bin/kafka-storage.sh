@@ -7,12 +7,22 @@ case "$command" in
     exec "$highwater" cluster id
     ;;
   format)
-    for argument in "$@"; do
-      if [ "$argument" = --add-scram ]; then
-        echo "kafka-storage: --add-scram is not served: this broker has no logins" >&2
-        exit 1
-      fi
+    id=
+    while [ $# -gt 0 ]; do
+      case "$1" in
+        --add-scram | --add-scram=*)
+          echo "kafka-storage: --add-scram is not served: this broker has no logins" >&2
+          exit 1
+          ;;
+        --cluster-id | -t) id="${2:-}" ;;
+        --cluster-id=*) id="${1#*=}" ;;
+      esac
+      shift
     done
+    if [ -n "$id" ] && [ "$id" != "${CLUSTER_ID:-${KAFKA_KRAFT_CLUSTER_ID:-}}" ]; then
+      # Start scripts of test suites format with random ids, and none of them depends on its id.
+      echo "kafka-storage: the cluster does not get the id $id; set CLUSTER_ID to name its id" >&2
+    fi
     echo "formatting is not needed"
     ;;
   *)
