@@ -22,6 +22,10 @@ use crate::mutants::{Mutant, is_planted};
 /// leader.
 const WAITS_MAX: u32 = 2;
 
+/// Least time between the first answer and an election without a candidate that serves and has not answered: after an outage of all
+/// links the answers of several candidates arrive one after the other.
+const ANSWERS_MIN: Duration = Duration::from_millis(500);
+
 /// Pause before a broker is requested again that did not answer, or not for all partitions.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -47,6 +51,8 @@ struct Election {
     /// Complete replicas that are fenced or have not answered, and the time since which. A replica that answered and is fenced
     /// afterwards is waited for again: it has the log, and its broker may return.
     missing_since: BTreeMap<BrokerId, Moment>,
+    /// When the first answer arrived.
+    first_answer: Option<Moment>,
     /// Proposed to the controller in this very state.
     is_proposed: bool,
 }
@@ -55,8 +61,14 @@ impl Election {
     /// An election that waits for every complete replica from `now` on.
     fn open(pending: PendingElection, now: Moment) -> Election {
         let (ends, missing_since) = (BTreeMap::new(), BTreeMap::new());
-        let mut election =
-            Election { pending, opened: now, ends, missing_since, is_proposed: false };
+        let mut election = Election {
+            pending,
+            opened: now,
+            ends,
+            missing_since,
+            first_answer: None,
+            is_proposed: false,
+        };
         election.note_missing(now);
         election
     }
@@ -78,17 +90,23 @@ impl Election {
         for broker in missing {
             self.missing_since.entry(broker).or_insert(now);
         }
+        if !self.has_any_answer() {
+            self.first_answer = None;
+        }
     }
 
     /// When no missing replica is waited for any longer; `None` if no replica is missing. At most [`WAITS_MAX`] times `wait` after the
-    /// election opened, however often replicas answer and go missing again.
+    /// election opened, however often replicas answer and go missing again, or [`ANSWERS_MIN`] after the first answer.
     fn waits_until(&self, wait: Duration) -> Option<Moment> {
         let since = self.missing_since.values();
         let latest = match is_planted(Mutant::WaitsFromOpening) {
             true => since.min(),
             false => since.max(),
         };
-        latest.map(|since| since.plus(wait).min(self.opened.plus(wait * WAITS_MAX)))
+        let until = latest?.plus(wait).min(self.opened.plus(wait * WAITS_MAX));
+        let may_answer = self.unanswered().next().is_some();
+        let first = self.first_answer.filter(|_| may_answer);
+        Some(first.map_or(until, |first| until.max(first.plus(wait.min(ANSWERS_MIN)))))
     }
 
     fn has_any_answer(&self) -> bool {
@@ -180,6 +198,7 @@ impl Elections {
             };
             let end = ReplicaEnd { broker: who, last_epoch: *last_epoch, end: *end };
             election.ends.insert(who, end);
+            election.first_answer.get_or_insert(now);
             election.note_missing(now);
         }
         if ends.len() < partitions.len() || ends.iter().any(Option::is_none) {
@@ -292,8 +311,12 @@ mod tests {
     }
 
     fn answer(elections: &mut Elections, broker: i32, end: i64) {
+        answer_at(elections, 10, broker, end);
+    }
+
+    fn answer_at(elections: &mut Elections, at: u64, broker: i32, end: i64) {
         let ends = [Some((LeaderEpoch(3), Offset(end)))];
-        elections.note_answer(moment(10), who(broker), &[AT], &ends);
+        elections.note_answer(moment(at), who(broker), &[AT], &ends);
     }
 
     fn elected_by(request: Option<ElectByEnds>) -> Vec<(i32, i64)> {
@@ -438,6 +461,22 @@ mod tests {
         }
         assert_eq!(elections.due_at(), Some(moment(10_000)));
         assert_eq!(elected_by(elections.take_due(moment(10_000))), [(2, 20)]);
+    }
+
+    /// No link works for longer than the wait. The copy on broker 1 answers first.
+    #[test]
+    fn a_first_answer_after_the_wait_elects_nobody_before_others_can_answer() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        (1..=3).for_each(|broker| unfence(&mut image, broker));
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer_at(&mut elections, 60_000, 1, 10);
+        assert_eq!(elections.take_due(moment(60_000)), None);
+        assert_eq!(elections.due_at(), Some(moment(60_500)));
+        answer_at(&mut elections, 60_001, 2, 30);
+        answer_at(&mut elections, 60_002, 3, 20);
+        let elected = elected_by(elections.take_due(moment(60_002)));
+        assert_eq!(elected, [(1, 10), (2, 30), (3, 20)]);
     }
 
     #[test]
