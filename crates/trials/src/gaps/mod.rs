@@ -55,7 +55,8 @@ pub struct Arguments {
     /// Seconds that each fault lasts
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Fail if a gap of the program is longer than the bound of its row
+    /// Fail if a gap of the program is longer than the bound of its row. A single run above a bound is measured twice more, and the
+    /// middle gaps count: other load of the machine delays one run, a fault of the program delays all
     #[arg(long)]
     bounded: bool,
 }
@@ -72,6 +73,20 @@ struct Gaps {
 }
 
 impl Gaps {
+    /// The middle gap of each kind.
+    fn middle(runs: [Gaps; 3]) -> Gaps {
+        let middle = |kind: fn(&Gaps) -> Gap| {
+            let mut gaps = runs.each_ref().map(kind);
+            gaps.sort_unstable();
+            gaps[1]
+        };
+        Gaps {
+            led: middle(|gaps| gaps.led),
+            led_next: middle(|gaps| gaps.led_next),
+            others: middle(|gaps| gaps.others),
+        }
+    }
+
     /// The figure of a row.
     fn of(self, row: Row) -> Gap {
         match row {
@@ -98,13 +113,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         for (product, rounds) in &products {
             for round in 1..=*rounds {
                 let name = product.name();
-                let gaps = measure(arguments, *product, *fault)
-                    .with_context(|| format!("{fault:?}, {name}"))?;
-                println!(
-                    "gaps: {fault:?}, {name}, round {round}: {} where the sick broker led, {} \
-                     there for records sent to the next leader, {} elsewhere",
-                    gaps.led, gaps.led_next, gaps.others
-                );
+                let gaps = measure_in_round(arguments, *product, *fault)
+                    .with_context(|| format!("{fault:?}, {name}, round {round}"))?;
                 for row in Row::of(*fault) {
                     table.add(*row, *product, gaps.of(*row), gaps.led);
                 }
@@ -115,6 +125,28 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let late = table.late();
     ensure!(!arguments.bounded || late.is_empty(), "{}", late.join("; "));
     Ok(())
+}
+
+/// The gaps of one round: of one run, or the middle ones of three if a single run is bounded and late.
+fn measure_in_round(arguments: &Arguments, product: Product, fault: Fault) -> Result<Gaps> {
+    let measure_once = || -> Result<Gaps> {
+        let gaps = measure(arguments, product, fault)?;
+        println!(
+            "gaps: {fault:?}, {}: {} where the sick broker led, {} there for records sent to the next leader, {} elsewhere",
+            product.name(),
+            gaps.led,
+            gaps.led_next,
+            gaps.others
+        );
+        Ok(gaps)
+    };
+    let first = measure_once()?;
+    let is_single = arguments.bounded && arguments.rounds == 1 && product == Product::Highwater;
+    let is_late = Row::of(fault).iter().any(|row| row.is_late(first.of(*row)));
+    match is_single && is_late {
+        true => Ok(Gaps::middle([first, measure_once()?, measure_once()?])),
+        false => Ok(first),
+    }
 }
 
 /// Reason why this machine cannot make a fault.
@@ -218,4 +250,23 @@ async fn leaders(address: &str) -> Result<Vec<(Line, i32)>> {
         topic.partitions.iter().map(move |it| ((name.clone(), it.partition_index), it.leader_id))
     });
     Ok(of_topic.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_late_run_of_three_is_not_late_and_two_are() {
+        let gaps = |seconds| {
+            let gap = Gap { length: Duration::from_secs(seconds), is_open: false };
+            Gaps { led: gap, led_next: gap, others: gap }
+        };
+        let is_late = |runs: [u64; 3]| {
+            let middle = Gaps::middle(runs.map(gaps));
+            Row::DataDisk.is_late(middle.of(Row::DataDisk))
+        };
+        assert!(!is_late([9, 1, 3]));
+        assert!(is_late([9, 1, 4]));
+    }
 }

@@ -50,6 +50,11 @@ impl Row {
             Row::FollowerPaused | Row::CutOff | Row::LeaderPaused => (3, 4),
         }
     }
+
+    /// Whether a gap is above the bound of the longest one.
+    pub fn is_late(self, gap: Gap) -> bool {
+        gap.length > Duration::from_secs(self.bounds().1)
+    }
 }
 
 /// Gaps of all runs, by row and product.
@@ -97,7 +102,7 @@ impl Table {
         for (row, cells) in &self.cells {
             let (median, worst) = row.bounds();
             for cell in cells.iter().filter(|cell| cell.product == Product::Highwater) {
-                if cell.worst().length > Duration::from_secs(worst) {
+                if row.is_late(cell.worst()) {
                     late.push(format!("{}: worst {}, bound {worst} s", row.name(), cell.worst()));
                 }
                 if cell.gaps.len() >= 3 && cell.median().length > Duration::from_secs(median) {
