@@ -65,23 +65,69 @@ impl ForwardingHeader {
         }
     }
 
-    /// The address of one entry.
-    fn address(self, entry: &str) -> Option<IpAddr> {
-        let entry = entry.trim();
+    /// Addresses of the entries of one line of the header, in their order; `None` for an entry without a trusted address.
+    fn addresses(self, line: &[u8]) -> Vec<Option<IpAddr>> {
+        // Entries are decoded one by one: bytes that a client sent must not hide the entry that its proxy appended.
+        let entries = line.split(|byte| *byte == b',').map(std::str::from_utf8);
         match self {
-            ForwardingHeader::XForwardedFor => address(entry),
+            ForwardingHeader::XForwardedFor => {
+                entries.map(|entry| address(entry.ok()?.trim())).collect()
+            }
             ForwardingHeader::Forwarded => {
-                // A part of a quoted string that has commas: a client can choose that text (`host`).
-                if !entry.matches('"').count().is_multiple_of(2) || entry.contains('\\') {
-                    return None;
-                }
-                let mut pairs = entry.split(';').filter_map(|pair| pair.trim().split_once('='));
-                let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"))?;
-                let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
-                address(quoted.unwrap_or(value))
+                let mut may_be_forged = false;
+                let trusted = entries.map(|entry| {
+                    let element = entry.ok().and_then(ForwardedElement::parse);
+                    let found = element.as_ref().filter(|_| !may_be_forged);
+                    let found = found.and_then(|element| element.client);
+                    may_be_forged |= element.is_none_or(|element| element.ends_with_host);
+                    found
+                });
+                trusted.collect()
             }
         }
     }
+}
+
+/// One element of `Forwarded` that has known parameters with plain values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct ForwardedElement {
+    /// The address in `for`, if there is one.
+    client: Option<IpAddr>,
+    /// Whether `host` is there and no `for` follows. Proxies that copy `Host` write text of a client there, and that text
+    /// may end the element with a comma: elements behind this one may be forged.
+    ends_with_host: bool,
+}
+
+impl ForwardedElement {
+    /// Reads an element without its commas. `None`: a parameter is unknown or occurs twice, or a value has other
+    /// characters than addresses and host names have. An open quote is such a character.
+    fn parse(element: &str) -> Option<ForwardedElement> {
+        let mut parsed = ForwardedElement::default();
+        let mut names: Vec<String> = Vec::new();
+        // An empty element is valid in a list (RFC 9110, 5.6.1).
+        for pair in element.split(';').map(str::trim).filter(|_| !element.trim().is_empty()) {
+            let (name, value) = pair.split_once('=')?;
+            let name = name.to_ascii_lowercase();
+            let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+            let value = quoted.unwrap_or(value);
+            if names.contains(&name) || !value.bytes().all(is_of_host) {
+                return None;
+            }
+            match &*name {
+                "for" => (parsed.client, parsed.ends_with_host) = (address(value), false),
+                "host" => parsed.ends_with_host = true,
+                "by" | "proto" => {}
+                _ => return None,
+            }
+            names.push(name);
+        }
+        Some(parsed)
+    }
+}
+
+/// Whether host names or addresses with ports have this character.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte)
 }
 
 /// An address, perhaps with a port or in brackets.
@@ -155,15 +201,15 @@ impl TrustedProxies {
         values: impl DoubleEndedIterator<Item = &'a [u8]>,
     ) -> IpAddr {
         let mut client = peer;
-        // Each entry is decoded by itself: bytes that a client sent must not hide the entry that its proxy appended.
-        for entry in values.rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
+        if !self.has(peer) {
+            return peer;
+        }
+        for address in values.rev().flat_map(|line| self.header.addresses(line).into_iter().rev()) {
+            let Some(before) = address else { break };
+            client = before;
             if !self.has(client) {
                 break;
             }
-            let address =
-                std::str::from_utf8(entry).ok().and_then(|text| self.header.address(text));
-            let Some(before) = address else { break };
-            client = before;
         }
         client
     }
@@ -228,15 +274,69 @@ mod tests {
             ("for=_hidden", "127.0.0.1"),
             ("for=\"203.0.113.9", "127.0.0.1"),
             ("by=203.0.113.9", "127.0.0.1"),
-            // A client can choose the name of the host, and with it the text between quotes.
-            ("for=203.0.113.9;host=\"a,for=6.6.6.6;b=c\"", "127.0.0.1"),
-            ("for=203.0.113.9;host=\"a\\\",for=6.6.6.6;b=\\\"\"", "127.0.0.1"),
+            ("for=203.0.113.9;for=1.2.3.4", "127.0.0.1"),
+            ("for=203.0.113.9;secret=a", "127.0.0.1"),
+            // As HAProxy writes elements, and nginx as its wiki shows.
+            ("proto=http;for=203.0.113.9", "203.0.113.9"),
+            ("proto=https;host=\"\";by=10.0.0.1;for=203.0.113.9", "203.0.113.9"),
+            (
+                "proto=https;host=\"a:80\";by=\"10.0.0.1:443\";for=\"[2001:dead::9]:4711\"",
+                "2001:dead::9",
+            ),
+            ("proto=http;host=\"a\";for=203.0.113.9, proto=http;for=10.0.0.1", "203.0.113.9"),
+            (", for=203.0.113.9", "203.0.113.9"),
+            ("for=1.2.3.4, for=\"[2001:dead::9]\";proto=https", "2001:dead::9"),
             ("for=203.0.113.9;host=\"a\"", "203.0.113.9"),
-            // A client cannot hide behind a quote that it leaves open.
-            ("for=\"1.2.3.4, for=203.0.113.9", "203.0.113.9"),
+            ("for=203.0.113.9;host=a.b:80", "203.0.113.9"),
+            // An element that begins while a quote is open, or behind an element that the gateway cannot read.
+            ("for=\"1.2.3.4, for=203.0.113.9", "127.0.0.1"),
+            ("a=\"1.2.3.4, for=203.0.113.9", "127.0.0.1"),
+            ("secret=a, for=203.0.113.9", "127.0.0.1"),
         ] {
             let values = [value.as_bytes()].into_iter();
             assert_eq!(trusted.client(ip("127.0.0.1"), values), ip(client), "{value}");
+        }
+        // Each line stands for itself: no proxy writes a part of two.
+        let lines = [&b"for=\"1.2.3.4"[..], b"for=203.0.113.9"].into_iter();
+        assert_eq!(trusted.client(ip("127.0.0.1"), lines), ip("203.0.113.9"));
+    }
+
+    #[test]
+    fn a_copied_host_forges_no_address() {
+        let trusted = proxies(ForwardingHeader::Forwarded);
+        let templates = [
+            "for=203.0.113.9;host=\"HOST\"",
+            "for=203.0.113.9;host=HOST",
+            "proto=https;for=203.0.113.9;host=\"HOST\"",
+            "for=203.0.113.9;host=\"HOST\";proto=https",
+            "host=\"HOST\";for=203.0.113.9",
+            "proto=https;host=HOST;by=10.0.0.1;for=203.0.113.9",
+        ];
+        let hosts = [
+            "a",
+            "a,for=6.6.6.6",
+            "a;for=6.6.6.6",
+            "a;for=6.6.6.6,by=b",
+            "a,for=6.6.6.6;b=c",
+            "a\",for=6.6.6.6;x=\"b",
+            "a\",for=\"6.6.6.6",
+            "a\",for=\"6.6.6.6:80",
+            "a\",for=6.6.6.6;by=\"b",
+            "a\";for=6.6.6.6,by=\"b",
+            "a\";for=\"6.6.6.6",
+            "a\";proto=http,for=\"6.6.6.6",
+            "a\\\",for=6.6.6.6;by=\\\"b",
+            "a\",,for=\"6.6.6.6",
+        ];
+        for before in ["", "for=1.2.3.4, ", "for=\"1.2.3.4, ", "host=a, ", "host=\", "] {
+            for (template, host) in
+                templates.iter().flat_map(|template| hosts.map(|host| (template, host)))
+            {
+                let line = format!("{before}{}", template.replace("HOST", host));
+                let client = trusted.client(ip("127.0.0.1"), [line.as_bytes()].into_iter());
+                let genuine = [ip("203.0.113.9"), ip("127.0.0.1")];
+                assert!(genuine.contains(&client), "{line} gives {client}");
+            }
         }
     }
 
