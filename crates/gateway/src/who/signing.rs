@@ -120,6 +120,8 @@ pub(super) struct Signer {
     last_read: Arc<tokio::sync::Mutex<LastRead>>,
     /// Held by a write of the file, for the same reason.
     writing: Arc<tokio::sync::Mutex<()>>,
+    /// Whether the read under way has taken longer than [`READ_MAX`].
+    is_read_late: AtomicBool,
     /// Whether a read has found sign-outs that no caller of [`Signer::follow`] has reported.
     has_news: Arc<AtomicBool>,
 }
@@ -141,6 +143,7 @@ impl Signer {
             file: key.file.as_deref().map(SignOutFile::beside),
             last_read: Arc::default(),
             writing: Arc::default(),
+            is_read_late: AtomicBool::new(false),
             has_news: Arc::default(),
         }
     }
@@ -212,11 +215,16 @@ impl Signer {
     }
 
     /// Reads the file of sign-outs if the last read is a second old and the file has changed; waits at most [`READ_MAX`] for
-    /// that. Returns whether there are sign-outs that no earlier call has reported.
+    /// that, and not at all for a read that is late already. Returns whether there are sign-outs that no earlier call has reported.
     pub(super) async fn follow(&self) -> bool {
         let Some(file) = self.file.clone() else { return false };
         let read = async {
-            let mut last_read = Arc::clone(&self.last_read).lock_owned().await;
+            let mut last_read = match Arc::clone(&self.last_read).try_lock_owned() {
+                Ok(last_read) => last_read,
+                Err(_) if self.is_read_late.load(Ordering::Acquire) => return,
+                Err(_) => Arc::clone(&self.last_read).lock_owned().await,
+            };
+            self.is_read_late.store(false, Ordering::Release);
             if last_read.at.is_some_and(|at| at.elapsed() < FRESH) {
                 return;
             }
@@ -229,8 +237,10 @@ impl Signer {
             };
             let _ = tokio::task::spawn_blocking(read).await;
         };
-        // A read that is late goes on, and a later call reports its sign-outs.
-        let _ = timeout(READ_MAX, read).await;
+        if timeout(READ_MAX, read).await.is_err() {
+            // The read continues, and a later call reports its sign-outs.
+            self.is_read_late.store(true, Ordering::Release);
+        }
         self.has_news.swap(false, Ordering::Acquire)
     }
 }
@@ -266,6 +276,8 @@ impl LastRead {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn claims() -> Claims {
@@ -353,18 +365,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_hangs_holds_up_no_request() {
+    async fn a_directory_that_hangs_delays_no_request_after_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         let signer = Signer::new(&SigningKey::of_file(&path).unwrap());
         // An open of a named pipe hangs until the pipe has a writer.
         let pipe = SignOutFile::beside(&path).path().to_owned();
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let all = async { (signer.follow().await, signer.follow().await) };
-        let followed = timeout(Duration::from_secs(60), all).await;
+        let first = timeout(Duration::from_secs(60), signer.follow()).await;
+        // Each of these calls is finished when it is polled once.
+        let later: Vec<_> = (0..100).map(|_| signer.follow().now_or_never()).collect();
         let writer = std::fs::OpenOptions::new().write(true).open(&pipe);
         drop(writer.unwrap());
-        assert_eq!(followed.ok(), Some((false, false)));
+        assert_eq!(first.ok(), Some(false));
+        assert_eq!(later, [Some(false); 100]);
     }
 
     #[test]
