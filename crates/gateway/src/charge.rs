@@ -159,11 +159,11 @@ impl Charge {
         }
     }
 
-    /// Keeps the bytes until the holder drops them, whatever other clients need.
-    pub(crate) fn keep(&self) {
-        if let Some(part) = &self.held_of_part {
-            part.set_revocable(false);
-        }
+    /// Keeps the bytes until the holder drops them, whatever other clients need. Returns false if the bytes are revoked
+    /// already: the holder must drop them, because no other charge is revoked while these count as leaving.
+    #[must_use]
+    pub(crate) fn keep(&self) -> bool {
+        self.held_of_part.as_ref().is_none_or(Lease::keep)
     }
 
     /// Notes that the holder sent something or received something.
@@ -242,6 +242,8 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -289,6 +291,24 @@ mod tests {
         drop((one, other));
         assert_eq!(room.free_bytes(), 100);
         Charge::new(&half).add(50).unwrap();
+    }
+
+    #[test]
+    fn a_revoked_charge_cannot_be_kept() {
+        let room = Room::with_shares(100);
+        let [mut large, mut small] =
+            ["large", "small"].map(|name| Charge::new(&room.of(ShareOwner::User(Arc::from(name)))));
+        large.add(90).unwrap();
+        assert!(large.keep(), "no client waits");
+        assert!(large.revoked().now_or_never().is_none());
+        while large.revoked().now_or_never().is_none() {
+            // The large charge has had progress until a moment ago.
+            assert_eq!(small.add(20).unwrap_err().kind, Kind::Full);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!large.keep());
+        drop(large);
+        small.add(20).unwrap();
     }
 
     #[test]

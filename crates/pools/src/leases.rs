@@ -250,6 +250,15 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         self.holder.is_revocable.store(is_revocable, Ordering::Relaxed);
     }
 
+    /// Keeps the lease until it is dropped, unless the pool has taken it back. Returns whether the lease is kept.
+    #[must_use = "a revoked lease must be dropped"]
+    pub fn keep(&self) -> bool {
+        // Under the lock: the pool may be choosing this lease.
+        let _state = self.pool.state.lock();
+        self.set_revocable(false);
+        !self.is_revoked()
+    }
+
     /// Units held.
     pub fn units(&self) -> usize {
         self.pool.state.lock().leases.get(&self.number).map_or(0, |entry| entry.units)
@@ -417,6 +426,22 @@ mod tests {
         assert_eq!(other.reclaim_beside(40, later, SECOND), 0, "40 units are leaving");
         assert!(!fast.try_set(21, later), "the other owner waits");
         assert_eq!(other.reclaim_beside(90, later + 2 * SECOND, SECOND), 0, "as many as the other");
+    }
+
+    #[test]
+    fn a_lease_is_kept_unless_it_is_revoked() {
+        let (pool, now) = (pool(100), Instant::now());
+        let [slow, slower, other] = [(HOG, 40), (HOG, 50), (OTHER, 5)].map(|(owner, units)| {
+            let lease = pool.open(owner, now);
+            lease.set(units);
+            lease
+        });
+        assert!(slow.keep());
+        let later = now + 2 * SECOND;
+        assert_eq!(other.reclaim(20, later, SECOND, SECOND), 1);
+        assert!(!slow.is_revoked() && slower.is_revoked());
+        assert!(!slower.keep());
+        assert_eq!(other.reclaim(90, later, SECOND, Duration::MAX), 0, "the rest is kept");
     }
 
     #[test]

@@ -179,7 +179,9 @@ async fn arrive(
     if !parts.is_empty() {
         whole.bytes = parts.freeze();
     }
-    whole.charge.keep();
+    if !whole.charge.keep() {
+        return Err(revoked());
+    }
     Ok(whole)
 }
 
