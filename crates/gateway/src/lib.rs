@@ -38,7 +38,7 @@ pub use front::{Tls, TlsError};
 pub use inside::Inside;
 pub use lifetime::{Gateway, open};
 pub use pages::{Making, Pages};
-pub use settings::{Access, EventSettings, InstanceSettings, Settings};
+pub use settings::{Access, EventSettings, InstanceSettings, Settings, WRITE_TIMEOUT};
 #[doc(hidden)]
 pub use sockets::echo;
 pub use who::SigningKey;

@@ -15,6 +15,9 @@ pub use crate::instances::InstanceSettings;
 use crate::pages::Pages;
 use crate::who::SigningKey;
 
+/// Limit of [`Settings::write_timeout`] in production.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What everybody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -54,6 +57,8 @@ pub struct Settings {
     pub head_timeout: Duration,
     /// How long its body may take.
     pub body_timeout: Duration,
+    /// How long a client may take nothing of an answer.
+    pub write_timeout: Duration,
     /// How long a stop waits for requests that are under way.
     pub drain: Duration,
     /// How consumer instances are kept.

@@ -42,6 +42,7 @@ fn gateway(bootstrap: &str) -> Gateway {
         request_bytes_max: 1 << 20,
         head_timeout: PATIENCE,
         body_timeout: PATIENCE,
+        write_timeout: gateway::WRITE_TIMEOUT,
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),

@@ -159,6 +159,7 @@ pub fn open_changed(
         request_bytes_max: 1 << 20,
         head_timeout: PATIENCE,
         body_timeout: PATIENCE,
+        write_timeout: gateway::WRITE_TIMEOUT,
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),

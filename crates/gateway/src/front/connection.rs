@@ -55,7 +55,7 @@ pub(super) async fn serve(
     let _ = stream.tcp().set_nodelay(true);
     let peer = stream.tcp().peer_addr().map(|peer| Peer(peer.ip())).ok();
     let pace = Pace::default();
-    let guest = Guest::new(stream, pace.clone(), shared.settings.head_timeout);
+    let guest = Guest::new(stream, pace.clone(), &shared.settings);
     let handed_over = Arc::<Mutex<Option<Box<Handover>>>>::default();
     let answer = service_fn(|mut request: Request<Incoming>| {
         let (shared, pace) = (Arc::clone(&shared), pace.clone());
@@ -116,7 +116,7 @@ fn builder() -> Builder {
 /// How long that may take is known to whoever calls this.
 pub(super) async fn refuse(stream: Transport, shared: &Arc<Shared>, limit: Limit) {
     let _ = stream.tcp().set_nodelay(true);
-    let guest = Guest::new(stream, Pace::default(), shared.settings.head_timeout);
+    let guest = Guest::new(stream, Pace::default(), &shared.settings);
     let answer = service_fn(|request: Request<Incoming>| {
         let answer = service::refuse(shared, request, limit);
         async move { Ok::<_, Infallible>(answer) }

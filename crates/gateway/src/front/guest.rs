@@ -14,11 +14,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 use super::transport::Transport;
+use crate::settings::Settings;
 
 /// How long a connection may be silent between two requests.
 const IDLE_MAX: Duration = Duration::from_secs(75);
-/// How long a client may take nothing of an answer.
-const WRITE_MAX: Duration = Duration::from_secs(30);
 
 /// Which part of a request is awaited; and, of one whose body is read while it is answered, whether the client has ended
 /// its side of the connection.
@@ -125,6 +124,7 @@ pub(super) struct Guest {
     stream: Transport,
     pace: Pace,
     head_timeout: Duration,
+    write_timeout: Duration,
     /// Whether some bytes of a head have come.
     in_head: bool,
     /// When the head must be whole, or its first byte be there.
@@ -138,7 +138,16 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(stream: Transport, pace: Pace, head_timeout: Duration) -> Guest {
+    pub(super) fn new(stream: Transport, pace: Pace, settings: &Settings) -> Guest {
+        Guest::with_timeouts(stream, pace, settings.head_timeout, settings.write_timeout)
+    }
+
+    fn with_timeouts(
+        stream: Transport,
+        pace: Pace,
+        head_timeout: Duration,
+        write_timeout: Duration,
+    ) -> Guest {
         // One that connects and says nothing is not idle: it has not even begun.
         let read_by = Instant::now() + head_timeout;
         let timer = Box::pin(tokio::time::sleep_until(read_by));
@@ -146,6 +155,7 @@ impl Guest {
             stream,
             pace,
             head_timeout,
+            write_timeout,
             in_head: false,
             read_by,
             write_by: None,
@@ -205,7 +215,7 @@ impl Guest {
 
     /// Looks at the clock while the client takes nothing.
     fn wait_to_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let deadline = *self.write_by.get_or_insert_with(|| Instant::now() + WRITE_MAX);
+        let deadline = *self.write_by.get_or_insert_with(|| Instant::now() + self.write_timeout);
         self.pace.0.writer.register(cx.waker());
         let end_by = self.pace.0.end_by.get().copied();
         match self.is_over(cx, end_by.map_or(deadline, |end_by| end_by.min(deadline))) {
@@ -291,7 +301,8 @@ mod tests {
         let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let pace = Pace::default();
-        let mut guest = Guest::new(Transport::Plain(stream), pace.clone(), Duration::from_secs(5));
+        let (stream, limit) = (Transport::Plain(stream), Duration::from_secs(5));
+        let mut guest = Guest::with_timeouts(stream, pace.clone(), limit, limit);
         pace.begin();
         pace.end();
         guest.was_written();
@@ -315,7 +326,8 @@ mod tests {
         let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let pace = Pace::default();
-        let mut guest = Guest::new(Transport::Plain(stream), pace.clone(), WRITE_MAX);
+        let (stream, limit) = (Transport::Plain(stream), Duration::from_secs(3600));
+        let mut guest = Guest::with_timeouts(stream, pace.clone(), limit, limit);
         pace.begin_both();
         let (full, is_full) = tokio::sync::oneshot::channel();
         let writing = tokio::spawn(async move {
@@ -337,8 +349,8 @@ mod tests {
         });
         is_full.await.unwrap();
         pace.end_by(Instant::now());
-        // Half of the time that a client has for taking something.
-        let ended = tokio::time::timeout(WRITE_MAX / 2, writing).await.expect("it ends");
+        // A small part of the time that a client has for taking something.
+        let ended = tokio::time::timeout(limit / 60, writing).await.expect("it ends");
         assert_eq!(ended.unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -55,6 +55,7 @@ pub fn settings(bootstrap: &str) -> Settings {
         request_bytes_max: 1 << 20,
         head_timeout: PATIENCE,
         body_timeout: PATIENCE,
+        write_timeout: gateway::WRITE_TIMEOUT,
         drain: PATIENCE,
         events: EventSettings::default(),
         instances: InstanceSettings::default(),

@@ -215,7 +215,15 @@ async fn http_connections(connection: &mut Connection) -> usize {
 async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing() {
     let mut book = Book::new();
     let users_file = Some(book.file());
-    let world = World::start_with(|settings| gateway::Settings { users_file, ..settings }).await;
+    // No other limit ends the stream while this test waits.
+    let (write_timeout, body_timeout) = (60 * PATIENCE, 60 * PATIENCE);
+    let world = World::start_with(|settings| gateway::Settings {
+        users_file,
+        write_timeout,
+        body_timeout,
+        ..settings
+    })
+    .await;
     world.create("t", 1, &[]).await;
     let cluster = world.cluster.metadata().cluster_id.clone().unwrap_or_default();
     let login = book.bearer("removed");

@@ -193,6 +193,7 @@ pub fn settings(
         connections_max: gateway.connections_max.unwrap_or(connections_max),
         connections_per_address_max: gateway.connections_per_address_max,
         request_bytes_max: gateway.request_bytes_max,
+        write_timeout: gateway::WRITE_TIMEOUT,
         head_timeout: Duration::from_millis(gateway.head_timeout_ms),
         body_timeout: BODY_MAX,
         drain: Duration::from_millis(gateway.drain_ms),
