@@ -473,6 +473,27 @@ fn the_folder_of_a_killed_test_broker_is_removed_by_the_next_one() {
 }
 
 #[test]
+fn a_killed_test_broker_that_is_started_again_in_its_folder_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("TMPDIR", folder.path().to_str().unwrap())];
+    let mut killed = Served::start_with(&["--topics", "t"], &variables);
+    block_on(produce(killed.bootstrap(), "t", &["x"]));
+    killed.child.kill().unwrap();
+    killed.ended();
+    let data = killed.data_dir();
+    let again = Served::start_with(&["--data-dir", data.to_str().unwrap()], &variables);
+    // A folder that the next test broker removes shows that it has searched.
+    let mut dead = Served::start_with(&[], &variables);
+    dead.child.kill().unwrap();
+    dead.ended();
+    let _next = Served::start_with(&[], &variables);
+    wait_until("the other folder is removed", || !dead.data_dir().exists());
+    assert_eq!(block_on(consume(again.bootstrap(), "t", 1)), ["x"]);
+    drop(again);
+    assert!(data.join("t-0").is_dir());
+}
+
+#[test]
 fn standard_error_names_the_cause_of_an_end() {
     let mut broker = Command::new(HIGHWATER)
         .arg("test-broker")

@@ -1,12 +1,15 @@
 //! Folder of a test broker's data, and removal of the folders that killed test brokers left.
 
-use std::fs::{self, DirEntry, File};
+use std::ffi::OsString;
+use std::fs::{self, DirEntry, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::getuid;
-use tempfile::TempDir;
+use storage::disk::RealDisk;
+use storage::log_dir::DirLock;
 
 use super::cannot_start;
 use crate::commands::cluster_up;
@@ -14,16 +17,17 @@ use crate::failure::Failure;
 
 /// Beginning of the name of a temporary folder.
 const PREFIX: &str = "highwater-test-";
-/// File in a temporary folder. The test broker locks the file, and the kernel releases the lock at the end of the process.
+/// File in a temporary folder, with the folder's name. The test broker locks the file, and the kernel releases the lock at the
+/// end of the process.
 const LOCK: &str = ".test-broker.lock";
-/// Attempts to create a temporary folder that no other process removes meanwhile.
-const ATTEMPTS_MAX: u32 = 10;
+/// File that a broker locks in each of its directories. Only brokers create it.
+const OF_A_BROKER: &str = ".lock";
 
 /// The folder of the data.
 pub enum Folder {
     /// Removed at the end.
     Temporary {
-        folder: TempDir,
+        path: PathBuf,
         /// Locked as long as this process lives.
         _lock: File,
     },
@@ -35,6 +39,7 @@ impl Folder {
     /// The named folder, or a temporary one. Starts to remove the temporary folders of dead processes.
     pub fn take(named: Option<&Path>) -> Result<Folder, Failure> {
         if let Some(path) = named {
+            keep(path)?;
             return Ok(Folder::Named(path.to_owned()));
         }
         let parent = std::env::temp_dir();
@@ -47,52 +52,96 @@ impl Folder {
     }
 
     fn create_temporary(parent: &Path) -> io::Result<Folder> {
-        let mut cause = io::Error::other("another process removes each folder at once");
-        for _ in 0..ATTEMPTS_MAX {
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-            match lock_new(folder.path()) {
-                Ok(lock) => return Ok(Folder::Temporary { folder, _lock: lock }),
-                Err(error) => cause = error,
-            }
-        }
-        Err(cause)
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let lock = lock_new(folder.path())?;
+        // Removed by `remove_folder`, which keeps an order.
+        Ok(Folder::Temporary { path: folder.keep(), _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
         match self {
-            Folder::Temporary { folder, .. } => folder.path(),
-            Folder::Named(path) => path,
+            Folder::Temporary { path, .. } | Folder::Named(path) => path,
         }
     }
 
     /// The path of a temporary folder.
     pub fn temporary(&self) -> Option<&Path> {
         match self {
-            Folder::Temporary { folder, .. } => Some(folder.path()),
+            Folder::Temporary { path, .. } => Some(path),
             Folder::Named(_) => None,
         }
     }
 
     /// Removes a temporary folder. A rest that cannot be removed is named.
     pub fn remove(self) {
-        if let Folder::Temporary { folder, .. } = self {
-            let path = folder.path().display().to_string();
-            if let Err(error) = folder.close() {
-                // A closed standard error takes no report.
-                let _ = writeln!(io::stderr(), "cannot remove {path}: {error}");
-            }
+        if let Folder::Temporary { path, .. } = &self
+            && let Err(error) = remove_folder(path)
+        {
+            // A closed standard error takes no report.
+            let _ = writeln!(io::stderr(), "cannot remove {}: {error}", path.display());
         }
     }
 }
 
-/// Creates and locks the lock file. Fails if another process took the folder for an orphan between both steps.
+/// Creates and locks the lock file, and writes the folder's name. No process removes a folder whose lock file lacks the name.
 fn lock_new(folder: &Path) -> io::Result<File> {
-    let path = folder.join(LOCK);
-    let file = File::create(&path)?;
+    let mut file = File::create(folder.join(LOCK))?;
     file.try_lock()?;
-    // Locked after the other process had removed the file and released the lock.
-    fs::metadata(&path)?;
+    file.write_all(name_of(folder).as_bytes())?;
     Ok(file)
+}
+
+fn name_of(folder: &Path) -> OsString {
+    folder.file_name().unwrap_or_default().to_owned()
+}
+
+/// Turns the temporary folder of a dead test broker, if `folder` is one, into a folder that no test broker removes.
+fn keep(folder: &Path) -> Result<(), Failure> {
+    let path = folder.join(LOCK);
+    let unusable = |error: io::Error| {
+        Failure::new(format!("cannot use the folder {}", folder.display()))
+            .detail(format!("{}: {error}", path.display()))
+    };
+    let lock = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unusable(error)),
+    };
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(Failure::new(format!("cannot use the folder {}", folder.display()))
+                .detail("another test broker uses or removes the folder")
+                .hint("stop the other test broker, or name another folder by --data-dir"));
+        }
+        Err(TryLockError::Error(error)) => return Err(unusable(error)),
+    }
+    // The process that removed the folder had the lock before.
+    if !is_file_at(&lock, &path) {
+        return Ok(());
+    }
+    fs::remove_file(&path).map_err(unusable)
+}
+
+/// Whether the open file is the one at the path.
+fn is_file_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(found)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (found.dev(), found.ino())
+}
+
+/// Removes a temporary folder, the lock file last: the next test broker continues a removal that is cut short.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 /// Removes the temporary folders below `parent` whose processes have ended.
@@ -113,26 +162,45 @@ fn is_own_folder(entry: &DirEntry) -> bool {
         && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }
 
-/// Removes a folder unless a process holds its lock.
+/// Removes a folder unless it is a copy, or a process holds its lock or the lock of a broker's directory.
 fn remove_orphan(folder: &Path) -> io::Result<()> {
-    let lock = File::open(folder.join(LOCK))?;
+    let path = folder.join(LOCK);
+    // Before the lock: the owner of a copy finds the lock free. Copies and renamed folders have the name of another folder.
+    if fs::read(&path)? != name_of(folder).as_bytes() {
+        return Ok(());
+    }
+    let lock = File::open(&path)?;
     lock.try_lock()?;
+    // A test broker that was given the folder by --data-dir has removed the file meanwhile.
+    if !is_file_at(&lock, &path) {
+        return Ok(());
+    }
     // Several brokers live a moment longer than the process that started them.
-    if let Ok(brokers) = File::open(folder.join(cluster_up::FOLDER_LOCK)) {
+    let brokers = File::open(folder.join(cluster_up::FOLDER_LOCK)).ok();
+    if let Some(brokers) = &brokers {
         brokers.try_lock()?;
     }
-    // The lock file last: a removal that is cut short is continued by the next test broker.
+    let _directories = lock_broker_directories(folder)?;
+    remove_folder(folder)
+}
+
+/// Locks of the data directories of brokers: the folder, and the directories in it. `highwater start` may use each of them.
+fn lock_broker_directories(folder: &Path) -> io::Result<Vec<DirLock>> {
+    let mut locks = Vec::new();
+    let mut lock = |path: &Path| -> io::Result<()> {
+        if path.join(OF_A_BROKER).exists() {
+            locks.push(DirLock::acquire(&RealDisk, path).map_err(io::Error::other)?);
+        }
+        Ok(())
+    };
+    lock(folder)?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name() == LOCK {
-            continue;
-        }
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
+        if entry.file_type()?.is_dir() {
+            lock(&entry.path())?;
         }
     }
-    fs::remove_dir_all(folder)
+    Ok(locks)
 }
 
 #[cfg(test)]
@@ -144,7 +212,7 @@ mod tests {
         let folder = parent.join(format!("{PREFIX}{name}"));
         fs::create_dir_all(folder.join("t-0")).unwrap();
         fs::write(folder.join("t-0/00000000000000000000.log"), "records").unwrap();
-        fs::write(folder.join(LOCK), "").unwrap();
+        fs::write(folder.join(LOCK), name_of(&folder).as_bytes()).unwrap();
         folder
     }
 
@@ -177,13 +245,59 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_another_process_removes_is_not_taken() {
+    fn folders_whose_brokers_run_are_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let single = orphan(parent.path(), "single");
+        let several = orphan(parent.path(), "several");
+        let broker = several.join("broker-1");
+        fs::create_dir(&broker).unwrap();
+        let locks = [&single, &broker].map(|at| DirLock::acquire(&RealDisk, at).unwrap());
+        remove_orphans(parent.path());
+        for kept in [&single, &several] {
+            assert!(kept.join("t-0/00000000000000000000.log").exists(), "{}", kept.display());
+        }
+        drop(locks);
+        remove_orphans(parent.path());
+        assert!(!single.exists() && !several.exists());
+    }
+
+    #[test]
+    fn copies_and_renamed_folders_are_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let renamed = parent.path().join(format!("{PREFIX}saved"));
+        fs::rename(orphan(parent.path(), "x"), &renamed).unwrap();
+        let unfinished = orphan(parent.path(), "unfinished");
+        fs::write(unfinished.join(LOCK), "").unwrap();
+        remove_orphans(parent.path());
+        assert!(renamed.exists() && unfinished.exists());
+    }
+
+    #[test]
+    fn a_named_folder_is_no_longer_temporary() {
         let parent = tempfile::tempdir().unwrap();
         let folder = orphan(parent.path(), "x");
         let other = File::open(folder.join(LOCK)).unwrap();
         other.try_lock().unwrap();
-        assert!(lock_new(&folder).is_err());
+        let refusal = Folder::take(Some(&folder)).err().unwrap().to_string();
+        assert!(refusal.contains("another test broker"), "{refusal}");
         drop(other);
-        assert!(lock_new(&folder).is_ok());
+        let named = Folder::take(Some(&folder)).unwrap();
+        assert!(!folder.join(LOCK).exists());
+        remove_orphans(parent.path());
+        named.remove();
+        assert!(folder.join("t-0/00000000000000000000.log").exists());
+    }
+
+    #[test]
+    fn a_temporary_folder_has_its_name_and_is_removed_whole() {
+        let parent = tempfile::tempdir().unwrap();
+        let Folder::Temporary { path, _lock } = Folder::create_temporary(parent.path()).unwrap()
+        else {
+            panic!("a named folder")
+        };
+        assert_eq!(fs::read(path.join(LOCK)).unwrap(), name_of(&path).as_bytes());
+        fs::write(path.join("a"), "").unwrap();
+        remove_folder(&path).unwrap();
+        assert!(!path.exists());
     }
 }

@@ -1,6 +1,5 @@
 //! One test broker, in this process.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use configuration::{BrokerConfig, Configuration, Sources};
 use rustix::process::{Signal, getpid, kill_process};
 use tracing::warn;
 
+use super::folder::remove_folder;
 use super::{Folder, Front, announce, cannot_start, settings};
 use crate::arguments::TestBroker;
 use crate::commands::start::{Reporting, Signals, in_url};
@@ -25,6 +25,9 @@ const ALONE: &[(&str, &str)] = &[
     ("transaction.state.log.min.isr", "1"),
 ];
 
+/// Exit code that shells and container runtimes report for SIGKILL.
+const EXIT_CODE_KILLED: i32 = 128 + 9;
+
 /// Kills this process, which is the broker.
 struct ThisProcess {
     temporary: Option<PathBuf>,
@@ -34,10 +37,11 @@ impl BrokerControl for ThisProcess {
     fn kill(&self, _address: &str) {
         if let Some(folder) = &self.temporary {
             // A killed process cannot remove the folder later. A folder that cannot be removed stays.
-            let _ = fs::remove_dir_all(folder);
+            let _ = remove_folder(folder);
         }
-        // The signal cannot be refused.
+        // The kernel ignores SIGKILL that process 1 of a container sends to itself.
         let _ = kill_process(getpid(), Signal::KILL);
+        std::process::exit(EXIT_CODE_KILLED);
     }
 
     fn has_other_brokers(&self) -> bool {
