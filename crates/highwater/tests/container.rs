@@ -109,6 +109,24 @@ fn a_mounted_file_is_read_below_the_variables() {
     assert!(keys.iter().all(|it| it["key"] != "log.dirs"), "{keys:?}");
 }
 
+#[test]
+fn a_mounted_file_that_cannot_be_read_ends_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    // Root may enter every folder; a link to itself fails for root, too.
+    let file = folder.path().join("server.properties");
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    let output = program(folder.path(), &[])
+        .args(["config", "explain", "--container"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{output:?}");
+    for words in ["cannot read the configuration file", file.to_str().unwrap(), "let user "] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}
+
 /// Variables of each service in a compose file of this repository.
 fn services(file: &str) -> Vec<Vec<(String, String)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/compose");
@@ -251,4 +269,7 @@ fn an_answer_of_503_and_a_silent_port_are_unhealthy() {
     let checked = healthcheck(folder.path(), "", &[]);
     let report = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(!checked.status.success() && report.contains("names no port"), "{report}");
+    let checked = program(folder.path(), &[]).arg("healthcheck").output().unwrap();
+    let report = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(!checked.status.success() && report.contains("may have moved"), "{report}");
 }

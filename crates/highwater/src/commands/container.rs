@@ -1,16 +1,37 @@
 //! Configuration and ready lines of a broker in a container image, as images of Kafka have them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use configuration::Sources;
 use model::BrokerId;
+use rustix::process::geteuid;
+
+use crate::failure::Failure;
 
 /// Name of the configuration file in the mounted folder.
 const FILE: &str = "server.properties";
 
 /// The configuration file in the folder that a container mounts, if the user put one there.
-pub fn mounted_file(folder: &Path) -> Option<PathBuf> {
-    Some(folder.join(FILE)).filter(|file| file.exists())
+///
+/// # Errors
+/// The file system does not show whether the file exists, for example because this user may not enter the folder.
+pub fn mounted_file(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let file = folder.join(FILE);
+    match file.try_exists() {
+        Ok(exists) => Ok(exists.then_some(file)),
+        Err(error) => Err(unreadable(&file, &error)),
+    }
+}
+
+/// Report of a configuration file in a container that cannot be read.
+pub fn unreadable(file: &Path, error: &io::Error) -> Failure {
+    let user = geteuid().as_raw();
+    Failure::new(format!("cannot read the configuration file {}", file.display()))
+        .detail(error)
+        .hint(format!(
+            "let user {user}, which runs this program, enter the folder and read the file"
+        ))
 }
 
 /// Adds the settings of the image for keys that no source names: the folder that images of Kafka declare as a volume, and

@@ -25,6 +25,11 @@ pub fn run(typed: &Healthcheck) -> Result<ExitCode, Failure> {
             .detail("http.listener names no port")
             .hint("set http.listener to host:port for the broker and for this command")
     })?;
+    if !config.http.is_named {
+        return Err(Failure::new("cannot probe the broker")
+            .detail("http.listener is not set, so the broker may have moved to a free port")
+            .hint("set http.listener to host:port for the broker and for this command"));
+    }
     let url = format!("http://{at}{}", typed.probe.path());
     let unreachable = |error: io::Error| {
         Failure::new(format!("no answer from {url}"))

@@ -24,8 +24,15 @@ pub fn unusable(invalid: &InvalidConfiguration, file: Option<&Path>) -> Failure 
 
 fn gather(typed: &ConfigSources) -> Result<Sources, Failure> {
     let mut sources = Sources::new().environment(std::env::vars_os());
-    let mounted = typed.container.as_deref().and_then(container::mounted_file);
-    for path in mounted.iter().chain(&typed.file) {
+    let mounted = match &typed.container {
+        Some(folder) => container::mounted_file(folder)?,
+        None => None,
+    };
+    if let Some(path) = mounted {
+        let bytes = std::fs::read(&path).map_err(|error| container::unreadable(&path, &error))?;
+        sources = sources.file(&path.display().to_string(), &bytes);
+    }
+    if let Some(path) = &typed.file {
         let name = path.display().to_string();
         let unreadable = || Failure::new(format!("cannot read the configuration file {name}"));
         let bytes = std::fs::read(path).map_err(|error| unreadable().detail(error))?;
