@@ -190,6 +190,21 @@ def test_malformed_arguments_are_refused():
         TestBroker("orders:3")
 
 
+def test_a_stop_sends_no_signal_to_a_broker_that_ends_by_itself(tmp_path):
+    program = tmp_path / "highwater"
+    ready = {name: "" for name in ("bootstrap_servers", "http", "data_dir", "version")}
+    ready.update(pid=1, brokers=1)
+    program.write_text(
+        "#!/bin/sh\n"
+        f"trap 'echo signal > \"{tmp_path}/signal\"' TERM\n"
+        f"echo '{json.dumps(ready)}'\n"
+        "cat > /dev/null\nsleep 1\n"
+    )
+    program.chmod(0o755)
+    TestBroker(binary=str(program)).stop()
+    assert not (tmp_path / "signal").exists()
+
+
 @pytest.fixture
 def highwater_options():
     return {"topics": ["fixture:2"]}

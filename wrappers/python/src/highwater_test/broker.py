@@ -18,6 +18,8 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 BINARY_VARIABLE = "HIGHWATER_BIN"
 #: Seconds until a start is given up.
 START_TIMEOUT = 60.0
+#: Seconds until a broker gets SIGTERM that runs although its pipe is closed.
+CLOSE_TIMEOUT = 5.0
 #: Seconds until a broker that was told to end is killed.
 STOP_TIMEOUT = 30.0
 #: Seconds until a request over HTTP is given up.
@@ -149,8 +151,11 @@ class TestBroker:
             process.stdin.close()
         except OSError:
             pass  # The process has closed its end.
-        # A forked process (multiprocessing) may hold the pipe open.
-        process.terminate()
+        try:
+            process.wait(CLOSE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            # A forked process (multiprocessing) holds the pipe open. Not earlier: a signal during a stop kills the brokers.
+            process.terminate()
         try:
             process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
