@@ -132,8 +132,11 @@ fn config(release: &Release, kind: Kind, image: &PlatformImage, created: &str) -
             settings["Env"] = json!(["PATH=/usr/bin"]);
             settings["ExposedPorts"] = json!({ "8080/tcp": {}, "8082/tcp": {}, "9092/tcp": {} });
             settings["Volumes"] = json!({ "/var/lib/kafka/data": {} });
+            let probe = ["CMD", "/usr/bin/highwater", "healthcheck", "--probe", "livez"];
+            let probe: Vec<&str> = probe.into_iter().chain(container).collect();
+            // Orchestrators kill unhealthy containers. A broker that recovers or lacks a quorum is alive and not ready.
             settings["Healthcheck"] = json!({
-                "Test": ["CMD", "/usr/bin/highwater", "healthcheck", container[0], container[1]],
+                "Test": probe,
                 "Interval": 5 * SECOND,
                 "Timeout": 5 * SECOND,
                 "StartPeriod": 60 * SECOND,

@@ -118,6 +118,10 @@ fn an_image_has_an_index_of_both_processors_whose_digests_agree() {
             for key in ["Healthcheck", "Entrypoint", "ExposedPorts", "Volumes"] {
                 assert_eq!(settings[key].is_null(), name == "highwater-test", "{name}: {key}");
             }
+            if name == "highwater" {
+                let probe = settings["Healthcheck"]["Test"].to_string();
+                assert!(probe.contains(r#""--probe","livez","--container""#), "{probe}");
+            }
             programs.push(descriptors[0]["digest"].clone());
         }
     }
