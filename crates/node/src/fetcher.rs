@@ -104,7 +104,8 @@ pub struct StartOver {
     pub key: Key,
     /// Its replica here.
     pub partition: Arc<Partition>,
-    /// The leader epoch in which the leader had deleted what would follow this log, or everything that it could be compared by.
+    /// The leader epoch in which the leader had deleted the records behind the end of this log, or the records that would prove both
+    /// logs equal.
     pub leader_epoch: LeaderEpoch,
     /// Where the log starts then: the leader's log start, or the end of this log.
     pub start: Offset,

@@ -66,8 +66,8 @@ pub enum Followed {
     Cut(Truncation),
     /// The leader lacks committed records of this log: nothing is truncated, and nothing is fetched in this leader epoch.
     Refused(RefusedTruncation),
-    /// The leader has deleted every record that its history could be compared by, and this log may have other ones: nothing was
-    /// used. The log is to be dropped, and starts at this offset, its end ([`Partition::start_over`]).
+    /// The leader has deleted all records that would prove this log equal to its own, and no record of the answer was appended. The
+    /// follower must drop its log, which then starts at this offset, its end ([`Partition::start_over`]).
     StartOver(Offset),
     /// Offsets are missing in what the leader has, as compaction or a mending leaves them, and nothing of this log says yet that it
     /// may have such gaps: nothing was appended. To be asked for again behind [`Partition::allow_gaps`].

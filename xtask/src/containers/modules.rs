@@ -1,4 +1,4 @@
-//! Kafka modules of test suites: what each of them runs in an image, and the line for which it waits.
+//! Kafka modules of test suites: the start script of each module in an image, and its ready line.
 
 /// A way in which a module starts Kafka.
 pub(super) struct Module {

@@ -112,8 +112,8 @@ fn missing_replicas(image: &ClusterImage, logs: &Logs, me: BrokerId) -> Keys {
 /// Replicas that are in no directory but in such as were away when this broker was registered last, with the directories
 /// `registered`: they may have been made anew elsewhere since then. If they were, that was in one of the directories that
 /// were registered: if one of these is missing, they are not what is counted; if all are here, and none has them, they may be.
-/// From `highwater.version` 4 on the controller gives each up only
-/// while another in-sync replica is known to be there: that may be lost by now, and nothing says so yet.
+/// From `highwater.version` 4 on the controller gives each replica up only while it hears another in-sync replica: the metadata may
+/// still name an in-sync replica that is lost.
 ///
 /// To be said before the broker registers with what was away: after a crash in between it would pass for what it was.
 pub fn away_replicas(

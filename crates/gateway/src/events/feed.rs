@@ -69,7 +69,7 @@ impl KnownTrack {
 #[derive(Debug)]
 pub(super) struct Track {
     projection: Arc<Projection>,
-    /// Whether readers must come again, because an owner with fewer filters needs the unit of this one.
+    /// Whether the feed ended, because an owner with fewer filters needs the unit of this filter. Readers connect again.
     is_over: AtomicBool,
     /// The first offset that the tail has put in.
     since: AtomicI64,
