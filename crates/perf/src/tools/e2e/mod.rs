@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long a record may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time of one poll before the ends of all partitions are known.
+const POLL: Duration = Duration::from_millis(10);
 
 /// Runs the tool with what was typed.
 pub fn run(arguments: &Arguments, console: &Arc<Console>) -> Result<(), ToolError> {
@@ -101,9 +103,26 @@ async fn ends(plan: &Plan, console: &Console) -> Result<Ends, ToolError> {
     let partition = |index| TopicPartition::new(plan.topic.as_str(), index);
     let partitions: Vec<_> = (0..topic.partitions.len() as i32).map(partition).collect();
     consumer.assign(&partitions).await?;
-    // The end must be known before the first record is sent.
-    consumer.poll(Duration::ZERO).await?;
+    find_ends(&mut consumer, &partitions).await?;
     Ok(Ends { producer: Producer::new(cluster, producing).await?, consumer })
+}
+
+/// Waits until the consumer has the end of each partition: an end that is found after the first record is sent hides the record.
+async fn find_ends(
+    consumer: &mut Consumer,
+    partitions: &[TopicPartition],
+) -> Result<(), ToolError> {
+    let deadline = Instant::now() + TIMEOUT;
+    while partitions.iter().any(|partition| consumer.position(partition).is_none()) {
+        if Instant::now() >= deadline {
+            return Err(ToolError::failed(format!(
+                "the ends of the topic could not be read within {} ms",
+                TIMEOUT.as_millis()
+            )));
+        }
+        consumer.poll(POLL).await?;
+    }
+    Ok(())
 }
 
 async fn make_topic(cluster: &Cluster, name: &str, console: &Console) -> Result<(), ToolError> {
