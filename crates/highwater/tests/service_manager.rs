@@ -60,7 +60,7 @@ fn check(socket: &UnixDatagram, name: &str) {
     message_with(socket, "WATCHDOG=1");
     let (_, between) = message_with(socket, "WATCHDOG=1");
     let status = between.iter().find_map(|text| text.strip_prefix("STATUS=serving ")).unwrap();
-    // Behind a comma stands the health, for example that a sync takes long.
+    // The status is the address, and the reasons of health behind a comma.
     TcpStream::connect(status.split(',').next().unwrap()).unwrap();
     kill_process(Pid::from_child(&broker.0), Signal::TERM).unwrap();
     message_with(socket, "STOPPING=1");

@@ -141,6 +141,22 @@ fn refused(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&stderr).into_owned()
 }
 
+/// Standard error of a test broker whose standard input is closed at once.
+fn report_of_closed_input(arguments: &[&str]) -> String {
+    let mut broker = Command::new(HIGHWATER)
+        .arg("test-broker")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(broker.stdin.take());
+    let output = broker.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LIMIT, future).await.expect("it ends in time") })
@@ -495,17 +511,7 @@ fn a_killed_test_broker_that_is_started_again_in_its_folder_keeps_it() {
 
 #[test]
 fn standard_error_names_the_cause_of_an_end() {
-    let mut broker = Command::new(HIGHWATER)
-        .arg("test-broker")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(broker.stdin.take());
-    let output = broker.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = report_of_closed_input(&[]);
     assert!(report.contains("standard input is closed"), "{report}");
 }
 
@@ -533,16 +539,7 @@ fn a_rule_that_never_fires_is_reported() {
         "f.toml",
         "[[rules]]\nname = \"x\"\ntopic = \"orders:3\"\naction = \"close\"\n",
     );
-    let mut broker = Command::new(HIGHWATER)
-        .args(["test-broker", "--faults", &rules])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(broker.stdin.take());
-    let output = broker.wait_with_output().unwrap();
-    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = report_of_closed_input(&["--faults", &rules]);
     assert!(report.contains("rule \"x\" never fires: topic:"), "{report}");
 }
 

@@ -296,7 +296,7 @@ mod tests {
             let values = [value.as_bytes()].into_iter();
             assert_eq!(trusted.client(ip("127.0.0.1"), values), ip(client), "{value}");
         }
-        // Each line stands for itself: no proxy writes a part of two.
+        // An open quote ends with its line: no proxy splits an element between two header lines.
         let lines = [&b"for=\"1.2.3.4"[..], b"for=203.0.113.9"].into_iter();
         assert_eq!(trusted.client(ip("127.0.0.1"), lines), ip("203.0.113.9"));
     }

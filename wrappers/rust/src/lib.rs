@@ -188,7 +188,7 @@ impl TestBroker {
             thread::spawn(move || {
                 let mut line = String::new();
                 let read = BufReader::new(stdout).read_line(&mut line);
-                // The start has timed out if there is no receiver.
+                // A start that timed out has dropped the receiver.
                 let _ = sender.send(read.map(|_| line));
             });
         }

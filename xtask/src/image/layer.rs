@@ -62,6 +62,6 @@ pub(super) fn sha256(file: &Path) -> Result<String> {
     ensure!(outcome.success(), "sha256sum: {}", outcome.story());
     let text = outcome.text();
     let digest = text.split_whitespace().next().context("sha256sum has no output")?;
-    // A backslash stands before the digest of a file with an unusual name.
+    // sha256sum escapes file names with a backslash or a line break, and marks the line with a backslash in front of the digest.
     Ok(digest.trim_start_matches('\\').to_owned())
 }

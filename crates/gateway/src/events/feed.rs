@@ -119,7 +119,7 @@ impl Feed {
     }
 
     /// The track of this projection. `owner`: of the reader. If all filters are in use, the oldest track of the owner with
-    /// the most filters ends, unless this owner would have as many; then there is no track.
+    /// the most filters ends. `None`: with one more filter this owner would have as many as that owner.
     pub(super) fn track(
         &self,
         projection: &Arc<Projection>,

@@ -21,7 +21,7 @@ pub fn check_ports(config: &BrokerConfig) -> Result<(), StartError> {
         let address = format!("{}:{}", listener.bind.host, listener.bind.port);
         bind(&listener.bind).map_err(|source| StartError::Bind { address, source })?;
     }
-    // An HTTP port that nobody named moves to a free one.
+    // Without a configured port the HTTP server takes any free port.
     let named = config.http.bind.iter().filter(|_| config.http.is_named);
     for at in named.chain(&config.http.metrics) {
         let address = format!("{}:{}", at.host, at.port);
