@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -12,6 +13,15 @@ use crate::blocked_signals::BlockedSignals;
 
 /// How often the parent's id is compared, in nanoseconds: where the kernel has no handle of a process, that is the only sign.
 const INTERVAL_NANOS: i64 = 250_000_000;
+
+/// Whether this process got its SIGHUP, because its parent ended.
+static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the parent of this process has ended, or has closed the pipe on standard input, and this process ends with it
+/// ([`Parent::end_with`]).
+pub fn has_ended() -> bool {
+    HAS_ENDED.load(Ordering::SeqCst)
+}
 
 /// The process that started this one.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +33,7 @@ impl Parent {
         Parent(getppid())
     }
 
-    /// Has this process get SIGTERM when the parent ends, or when a pipe or socket on standard input is closed. Standard error
+    /// Has this process get SIGHUP when the parent ends, or when a pipe or socket on standard input is closed. Standard error
     /// gets the cause.
     ///
     /// The kernel's own signal at a parent's death is of no use here: it is sent when the *thread* that started this
@@ -38,8 +48,10 @@ impl Parent {
             let cause = self.wait_for_end();
             // A closed standard error takes no report.
             let _ = writeln!(io::stderr(), "stopping: {cause}");
+            // Behind the signal of a user or of a wrapper this one must not be the second request, which kills.
+            HAS_ENDED.store(true, Ordering::SeqCst);
             // A process that is ending already needs no signal.
-            let _ = kill_process(getpid(), Signal::TERM);
+            let _ = kill_process(getpid(), Signal::HUP);
         })?;
         Ok(())
     }

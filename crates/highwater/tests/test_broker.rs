@@ -291,13 +291,22 @@ fn invalid_rules_and_settings_are_refused_with_the_allowed_values() {
 }
 
 #[test]
-fn a_journal_that_is_played_back_is_not_overwritten() {
+fn a_journal_overwrites_no_file_that_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let text = "{\"plan\":{\"seed\":7,\"rules\":[]}}\n";
     let journal = written(&folder, "j", text);
     let report = refused(&["--replay", &journal, "--journal", &journal]);
     assert!(report.contains("--journal FILE"), "{report}");
     assert_eq!(fs::read_to_string(&journal).unwrap(), text);
+    let text = "[[rules]]\nname = \"x\"\naction = \"close\"\n";
+    let rules = written(&folder, "f.toml", text);
+    let link = folder.path().join("link");
+    fs::hard_link(&rules, &link).unwrap();
+    for name in [&rules, link.to_str().unwrap()] {
+        let report = refused(&["--faults", &rules, "--journal", name]);
+        assert!(report.contains("--journal FILE"), "{report}");
+        assert_eq!(fs::read_to_string(&rules).unwrap(), text);
+    }
 }
 
 /// Produces 40 records, one a request, through faults by probability, and returns the journal's faults.
@@ -507,6 +516,24 @@ fn a_killed_test_broker_that_is_started_again_in_its_folder_keeps_it() {
     assert_eq!(block_on(consume(again.bootstrap(), "t", 1)), ["x"]);
     drop(again);
     assert!(data.join("t-0").is_dir());
+}
+
+/// Ctrl-C reaches the test runner and the brokers; then the runner ends, and its pipe is closed. A wrapper closes the pipe and sends
+/// SIGTERM. Neither is the second request, which kills the brokers.
+#[test]
+fn a_signal_and_a_closed_pipe_together_stop_all_brokers_orderly() {
+    for signal_first in [true, false] {
+        let mut served = Served::start(&["--brokers", "3"]);
+        let process = Pid::from_child(&served.child);
+        if signal_first {
+            kill_process(process, Signal::INT).unwrap();
+            drop(served.stdin.take());
+        } else {
+            drop(served.stdin.take());
+            kill_process(process, Signal::TERM).unwrap();
+        }
+        assert_eq!(served.ended().code(), Some(0), "signal first: {signal_first}");
+    }
 }
 
 #[test]

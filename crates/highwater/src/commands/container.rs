@@ -27,11 +27,17 @@ pub fn mounted_file(folder: &Path) -> Result<Option<PathBuf>, Failure> {
 /// Report of a configuration file in a container that cannot be read.
 pub fn unreadable(file: &Path, error: &io::Error) -> Failure {
     let user = geteuid().as_raw();
+    let hint = match error.kind() {
+        io::ErrorKind::IsADirectory => {
+            "mount a file there: a mount of a file that does not exist makes a folder".to_owned()
+        }
+        _ => {
+            format!("let user {user}, which runs this program, enter the folder and read the file")
+        }
+    };
     Failure::new(format!("cannot read the configuration file {}", file.display()))
         .detail(error)
-        .hint(format!(
-            "let user {user}, which runs this program, enter the folder and read the file"
-        ))
+        .hint(hint)
 }
 
 /// Adds the settings of the image for keys that no source names: the folder that images of Kafka declare as a volume, and

@@ -1,6 +1,7 @@
 //! Fault rules of a proxy: read from a file or a journal, and changed over HTTP.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,11 +53,15 @@ pub fn injector_with(
     typed: &FaultFiles,
     control: Option<Box<dyn BrokerControl>>,
 ) -> Result<Arc<FaultInjector>, Failure> {
-    if let (Some(journal), Some(replay)) = (&typed.journal, &typed.replay)
-        && is_same_file(journal, replay)
-    {
-        return Err(Failure::new("cannot write the journal that --replay reads")
+    for (option, read) in [("--replay", &typed.replay), ("--faults", &typed.faults)] {
+        if let (Some(journal), Some(read)) = (&typed.journal, read)
+            && is_same_file(journal, read)
+        {
+            return Err(Failure::new(format!(
+                "cannot write the journal into the file of {option}"
+            ))
             .hint("name another file: --journal FILE"));
+        }
     }
     let engine = match (&typed.faults, &typed.replay) {
         (_, Some(journal)) => replayed(journal)?,
@@ -80,8 +85,10 @@ fn warn_of(faults: &FaultInjector) {
     fault_warnings::warnings(&faults.plan().rules).iter().for_each(|warning| warn!("{warning}"));
 }
 
+/// Whether both paths lead to one file, also by links.
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    let identity = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn seeded(plan: FaultPlan, seed: Option<u64>) -> FaultPlan {

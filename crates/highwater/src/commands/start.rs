@@ -23,7 +23,7 @@ use crate::commands::front::Keys;
 use crate::commands::{container, first_start, front, sources, stopped_folder};
 use crate::failure::{Failure, on_output};
 use crate::service_manager::ServiceManager;
-use crate::{logging, system};
+use crate::{logging, parent, system};
 
 /// What a shell expects of a program that a second Ctrl-C has ended.
 pub const EXIT_CODE_INTERRUPTED: u8 = 130;
@@ -266,6 +266,8 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    /// Signals from outside so far.
+    request_count: u32,
 }
 
 impl Signals {
@@ -274,15 +276,30 @@ impl Signals {
         let _blocked = BlockedSignals::begin();
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Signals { terminate, interrupt, hang_up: signal(SignalKind::hangup())? })
+        let hang_up = signal(SignalKind::hangup())?;
+        Ok(Signals { terminate, interrupt, hang_up, request_count: 0 })
     }
 
     /// Waits for one of them.
     pub async fn next(&mut self) {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
+            _ = self.terminate.recv() => self.request_count += 1,
+            _ = self.interrupt.recv() => self.request_count += 1,
+            _ = self.hang_up.recv() => self.count_hang_up(),
+        }
+    }
+
+    /// Waits for the second signal from outside. The end of the parent is none: Ctrl-C ends the programs of a terminal, and their
+    /// ends close pipes of others.
+    pub async fn second_request(&mut self) {
+        while self.request_count < 2 {
+            self.next().await;
+        }
+    }
+
+    fn count_hang_up(&mut self) {
+        if !parent::has_ended() {
+            self.request_count += 1;
         }
     }
 }
@@ -295,6 +312,7 @@ fn announcement(
     http: Option<SocketAddr>,
     gateway: Option<SocketAddr>,
 ) -> String {
+    let is_gateway_local = gateway.is_some_and(|at| at.ip().is_loopback());
     let version = env!("CARGO_PKG_VERSION");
     let dirs: Vec<String> = config.log_dirs.iter().map(|dir| dir.display().to_string()).collect();
     let mut lines = vec![
@@ -321,8 +339,12 @@ fn announcement(
         lines.push(format!("try: echo hello | highwater produce greetings -b {at}"));
         lines.push(format!("     kcat -b {at} -t greetings -C -e{creates}"));
     }
+    // A gateway for other machines serves nothing without a login.
     lines.extend(
-        gateway.iter().map(|url| format!("     curl --data hello {url}/topics/greetings/raw")),
+        gateway
+            .iter()
+            .filter(|_| is_gateway_local)
+            .map(|url| format!("     curl --data hello {url}/topics/greetings/raw")),
     );
     lines.join("\n") + "\n"
 }

@@ -393,7 +393,7 @@ async fn stop(brokers: &mut Brokers, watch: &mut Watch) -> Result<ExitCode, Fail
     while brokers.any_runs() {
         tokio::select! {
             biased;
-            () = watch.signals.next() => {
+            () = watch.signals.second_request(), if !killed => {
                 brokers.kill();
                 killed = true;
             }

@@ -114,7 +114,8 @@ fn ready_line(typed: &TestBroker, proxy: &Proxy, http: SocketAddr, folder: &Path
     let ready = json!({
         "bootstrap_servers": proxy.bootstrap(),
         "http": format!("http://{}", in_url(http)),
-        "data_dir": folder.display().to_string(),
+        // Relative to the folder of the test broker the path means nothing to its reader.
+        "data_dir": std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string(),
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
         "brokers": typed.brokers,
