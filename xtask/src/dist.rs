@@ -138,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let targets = highwater::target_folder();
     let output = arguments.output.clone().unwrap_or_else(|| targets.join("dist-artifacts"));
     let arches = arguments.arch.map_or(Arch::ALL.to_vec(), |arch| vec![arch]);
-    pack_all(&release, &arches, &targets.join("dist-build"), &output)?;
+    let too_large = pack_all(&release, &arches, &targets.join("dist-build"), &output)?;
     if arguments.twice {
         let second = targets.join("dist-artifacts-second");
         pack_all(&release, &arches, &targets.join("dist-build-second"), &second)?;
@@ -153,6 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     print!("{}", fs::read_to_string(output.join(archive::CHECKSUMS))?);
     println!("dist: {}", output.display());
+    ensure!(too_large.is_empty(), "{}", too_large.join("; "));
     Ok(())
 }
 
@@ -166,9 +167,15 @@ pub fn notices(arch: Arch) -> Result<String> {
     licences::notices(&crates::linked_crates(arch)?)
 }
 
-/// Builds all binaries below `target`, and packs them into `output`.
-fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) -> Result<()> {
+/// Builds all binaries below `target`, and packs them into `output`. Returns a sentence for each file above its limit.
+fn pack_all(
+    release: &Release,
+    arches: &[Arch],
+    target: &Path,
+    output: &Path,
+) -> Result<Vec<String>> {
     clear_artifacts(output)?;
+    let mut too_large = Vec::new();
     let help = build::shell_help(target)?;
     for arch in arches {
         let binary = build::static_binary(*arch, release, target)?;
@@ -181,9 +188,10 @@ fn pack_all(release: &Release, arches: &[Arch], target: &Path, output: &Path) ->
         debian::package(*arch, release, &parts, output)?;
         let name = format!("{}-{}-{}.cdx.json", "highwater", release.version, arch.name());
         fs::write(output.join(name), materials::bill(release, &linked)?)?;
-        report_sizes(*arch, &binary, &tarball)?;
+        too_large.extend(report_sizes(*arch, &binary, &tarball)?);
     }
-    archive::write_checksums(output)
+    archive::write_checksums(output)?;
+    Ok(too_large)
 }
 
 /// Name of the file that marks a folder as written by this program.
@@ -211,8 +219,9 @@ struct Parts<'a> {
     help: &'a build::ShellHelp,
 }
 
-/// Prints the sizes, and fails above the limits.
-fn report_sizes(arch: Arch, binary: &Path, tarball: &Path) -> Result<()> {
+/// Prints the sizes. Returns a sentence for each file above its limit.
+fn report_sizes(arch: Arch, binary: &Path, tarball: &Path) -> Result<Vec<String>> {
+    let mut too_large = Vec::new();
     let bytes = |path: &Path| -> Result<u64> {
         Ok(fs::metadata(path).with_context(|| path.display().to_string())?.len())
     };
@@ -220,9 +229,12 @@ fn report_sizes(arch: Arch, binary: &Path, tarball: &Path) -> Result<()> {
         let size = bytes(path)?;
         let name = path.file_name().unwrap_or_default().display();
         println!("dist: {}: {name}: {size} bytes, at most {most}", arch.name());
-        ensure!(size <= most, "{} has {size} bytes, at most {most} are allowed", path.display());
+        if size > most {
+            too_large
+                .push(format!("{} has {size} bytes, at most {most} are allowed", path.display()));
+        }
     }
-    Ok(())
+    Ok(too_large)
 }
 
 #[cfg(test)]

@@ -12,6 +12,42 @@ use crate::repository::repository;
 /// Longest time of one program.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
+/// The Dockerfile builds the same images: each setting of the layout is there.
+fn assert_dockerfile_has(settings: &Value, image: &str) {
+    let stage =
+        if image == "highwater" { "FROM program AS highwater" } else { "FROM program AS test" };
+    let text = fs::read_to_string(repository().join("packaging/docker/Dockerfile")).unwrap();
+    let from = |start: &str| text.split_once(start).unwrap().1.split("FROM ").next().unwrap();
+    let text = [from("FROM scratch AS program"), from(stage)].concat();
+    let lines = |text: &str| text.replace("\\\n", "").replace(' ', "");
+    let has = |line: &str| assert!(lines(&text).contains(&lines(line)), "{image}: {line}\n{text}");
+    for (instruction, key) in
+        [("USER", "User"), ("WORKDIR", "WorkingDir"), ("STOPSIGNAL", "StopSignal")]
+    {
+        has(&format!("\n{instruction} {}\n", settings[key].as_str().unwrap()));
+    }
+    for (instruction, key) in [("ENTRYPOINT", "Entrypoint"), ("CMD", "Cmd")] {
+        if settings[key].is_array() {
+            has(&format!("\n{instruction} {}\n", settings[key]));
+        }
+    }
+    has(&format!("\nENV {}\n", settings["Env"][0].as_str().unwrap()));
+    let names = |key: &str| -> Vec<String> {
+        let names = settings[key].as_object().into_iter().flat_map(|object| object.keys());
+        names.map(|name| name.trim_end_matches("/tcp").to_owned()).collect()
+    };
+    for (instruction, key) in [("EXPOSE", "ExposedPorts"), ("VOLUME", "Volumes")] {
+        match &*names(key) {
+            [] => assert!(!text.contains(instruction), "{image}: {instruction}"),
+            names => has(&format!("\n{instruction} {}\n", names.join(" "))),
+        }
+    }
+    match settings["Healthcheck"]["Test"].as_array() {
+        Some(probe) => has(&format!("CMD {}\n", Value::from(&probe[1..]))),
+        None => assert!(!text.contains("HEALTHCHECK"), "{image}"),
+    }
+}
+
 fn release() -> Release {
     Release::of_checkout(true).unwrap()
 }
@@ -115,6 +151,7 @@ fn an_image_has_an_index_of_both_processors_whose_digests_agree() {
             assert_eq!(config["history"].as_array().unwrap().len(), layers);
             let settings = &config["config"];
             assert_eq!(settings["User"], "1000:1000");
+            assert_dockerfile_has(settings, name);
             for key in ["Healthcheck", "Entrypoint", "ExposedPorts", "Volumes"] {
                 assert_eq!(settings[key].is_null(), name == "highwater-test", "{name}: {key}");
             }

@@ -30,6 +30,15 @@ class HighwaterError(Exception):
     """The broker cannot be started, or refuses a fault rule. The message is the program's."""
 
 
+def _cause(error: urllib.error.HTTPError) -> str:
+    """The words of an answer with an error code: of JSON, or of plain text for a request that is not served as such."""
+    text = error.read().decode(errors="replace").strip()
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.code}: {text}" if text else f"{error.code} {error.reason}"
+
+
 def find_binary() -> str:
     """Returns the path of ``highwater``: of HIGHWATER_BIN, of this package, or of PATH."""
     named = os.environ.get(BINARY_VARIABLE)
@@ -210,5 +219,5 @@ class TestBroker:
             with opener.open(request, timeout=HTTP_TIMEOUT) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise HighwaterError(json.loads(error.read())["error"]) from None
+            raise HighwaterError(_cause(error)) from None
         return json.loads(text) if text else None
