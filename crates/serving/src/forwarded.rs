@@ -74,18 +74,25 @@ impl ForwardingHeader {
                 entries.map(|entry| address(entry.ok()?.trim())).collect()
             }
             ForwardingHeader::Forwarded => {
-                let mut may_be_forged = false;
-                let trusted = entries.map(|entry| {
-                    let element = entry.ok().and_then(ForwardedElement::parse);
-                    let found = element.as_ref().filter(|_| !may_be_forged);
-                    let found = found.and_then(|element| element.client);
-                    may_be_forged |= element.is_none_or(|element| element.ends_with_host);
-                    found
-                });
-                trusted.collect()
+                let read = |entry: Result<&str, _>| ForwardedElement::parse(entry.ok()?);
+                trusted_addresses(&entries.map(read).collect::<Vec<_>>())
             }
         }
     }
+}
+
+/// Addresses of the elements of one line; `None` for an element that the gateway cannot read, or that may be forged.
+fn trusted_addresses(elements: &[Option<ForwardedElement>]) -> Vec<Option<IpAddr>> {
+    let (mut is_forgeable, mut has_host) = (false, false);
+    let address = |(index, element): (usize, &Option<ForwardedElement>)| {
+        has_host |= element.is_some_and(|element| element.has_host);
+        // A copied `Host` ends within the last element of the line. That element has the true `for` of its proxy, if `for`
+        // follows `host` there. Elements between may be text of the client.
+        let is_trusted = !is_forgeable && (!has_host || index + 1 == elements.len());
+        is_forgeable |= element.is_none_or(|element| element.ends_with_host);
+        element.filter(|_| is_trusted).and_then(|element| element.client)
+    };
+    elements.iter().enumerate().map(address).collect()
 }
 
 /// One element of `Forwarded` that has known parameters with plain values.
@@ -93,6 +100,7 @@ impl ForwardingHeader {
 struct ForwardedElement {
     /// The address in `for`, if there is one.
     client: Option<IpAddr>,
+    has_host: bool,
     /// Whether `host` is there and no `for` follows. Proxies that copy `Host` write text of a client there, and that text
     /// may end the element with a comma: elements behind this one may be forged.
     ends_with_host: bool,
@@ -115,7 +123,7 @@ impl ForwardedElement {
             }
             match &*name {
                 "for" => (parsed.client, parsed.ends_with_host) = (address(value), false),
-                "host" => parsed.ends_with_host = true,
+                "host" => (parsed.has_host, parsed.ends_with_host) = (true, true),
                 "by" | "proto" => {}
                 _ => return None,
             }
@@ -283,7 +291,9 @@ mod tests {
                 "proto=https;host=\"a:80\";by=\"10.0.0.1:443\";for=\"[2001:dead::9]:4711\"",
                 "2001:dead::9",
             ),
-            ("proto=http;host=\"a\";for=203.0.113.9, proto=http;for=10.0.0.1", "203.0.113.9"),
+            ("proto=http;for=203.0.113.9, proto=http;host=\"a\";for=10.0.0.1", "203.0.113.9"),
+            // Of several proxies the last one alone may write `host`.
+            ("proto=http;host=\"a\";for=203.0.113.9, proto=http;for=10.0.0.1", "10.0.0.1"),
             (", for=203.0.113.9", "203.0.113.9"),
             ("for=1.2.3.4, for=\"[2001:dead::9]\";proto=https", "2001:dead::9"),
             ("for=203.0.113.9;host=\"a\"", "203.0.113.9"),
@@ -310,7 +320,8 @@ mod tests {
             "proto=https;for=203.0.113.9;host=\"HOST\"",
             "for=203.0.113.9;host=\"HOST\";proto=https",
             "host=\"HOST\";for=203.0.113.9",
-            "proto=https;host=HOST;by=10.0.0.1;for=203.0.113.9",
+            "proto=https;host=HOST;by=10.0.0.9;for=203.0.113.9",
+            "proto=https;host=\"HOST\";by=10.0.0.9;for=203.0.113.9",
         ];
         let hosts = [
             "a",
@@ -327,15 +338,27 @@ mod tests {
             "a\";proto=http,for=\"6.6.6.6",
             "a\\\",for=6.6.6.6;by=\\\"b",
             "a\",,for=\"6.6.6.6",
+            "a;for=6.6.6.6,proto=b",
+            "a\";for=6.6.6.6,proto=\"b",
+            "a\";for=6.6.6.6,for=6.6.6.6,proto=\"b",
+            "a\";for=10.0.0.1,for=6.6.6.6,proto=\"b",
+            "a\",for=6.6.6.6,proto=\"b",
         ];
-        for before in ["", "for=1.2.3.4, ", "for=\"1.2.3.4, ", "host=a, ", "host=\", "] {
-            for (template, host) in
-                templates.iter().flat_map(|template| hosts.map(|host| (template, host)))
-            {
-                let line = format!("{before}{}", template.replace("HOST", host));
-                let client = trusted.client(ip("127.0.0.1"), [line.as_bytes()].into_iter());
-                let genuine = [ip("203.0.113.9"), ip("127.0.0.1")];
-                assert!(genuine.contains(&client), "{line} gives {client}");
+        // Behind a trusted address the element before is the one of another trusted proxy.
+        for (address, genuine) in [
+            ("203.0.113.9", &["203.0.113.9", "127.0.0.1"][..]),
+            ("10.0.0.1", &["1.2.3.4", "10.0.0.1", "127.0.0.1"]),
+        ] {
+            let lines = templates.iter().flat_map(|template| {
+                let template = template.replace("203.0.113.9", address);
+                hosts.map(|host| template.replace("HOST", host))
+            });
+            for line in lines {
+                for before in ["", "for=1.2.3.4, ", "for=\"1.2.3.4, ", "host=a, ", "host=\", "] {
+                    let line = format!("{before}{line}");
+                    let client = trusted.client(ip("127.0.0.1"), [line.as_bytes()].into_iter());
+                    assert!(genuine.contains(&&*client.to_string()), "{line} gives {client}");
+                }
             }
         }
     }
