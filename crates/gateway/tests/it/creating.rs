@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 
 use crate::fixture::World;
 use crate::http::Answer;
+use crate::streaming::{Stream, record};
+use crate::version3::path;
 use crate::websocket_client::WebSocket;
 
 const JSON: &str = "application/vnd.kafka.json.v2+json";
 
-async fn topics(world: &World) -> Vec<String> {
+/// Names of all topics, sorted.
+pub async fn topics(world: &World) -> Vec<String> {
     let described = world.cluster.describe_all().await.unwrap();
     let mut names: Vec<String> = described.topics.keys().map(ToString::to_string).collect();
     names.sort();
@@ -123,11 +126,31 @@ async fn a_producer_on_a_websocket_does_not_create_a_deleted_topic_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_does_not_create_a_deleted_topic_again() {
+    let world = World::start_creating(|settings| settings).await;
+    let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
+    stream.send(record("created")).await;
+    assert_eq!(stream.report().await.unwrap()["error_code"], 200);
+    Admin::new(world.cluster.clone()).delete_topics(&["t"]).await.unwrap();
+    // The gateway notices the deletion by a failure.
+    for _ in 0..2 {
+        stream.send(record("lost")).await;
+        assert_eq!(stream.report().await.unwrap()["error_code"], 40401);
+    }
+    assert!(topics(&world).await.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_may_not_create_topics_gets_none() {
     let access = Access::Produce;
     let world = World::start_creating(|settings| Settings { access, ..settings }).await;
     let answer = post(&world, "/topics/t", &[], r#"{"records":[{"value":1}]}"#).await;
     assert_eq!(answer.status, 404, "{answer:?}");
+    let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
+    stream.send(record("v")).await;
+    let head = stream.head().await;
+    assert!(head.starts_with("http/1.1 404"), "{head}");
     assert!(topics(&world).await.is_empty());
     world.stop().await;
 }

@@ -90,7 +90,21 @@ impl World {
     pub async fn start_behind_gate_with(
         change: impl FnOnce(Settings) -> Settings,
     ) -> (World, Gate) {
-        let (broker, cluster, dir) = World::broker(false).await;
+        World::behind_gate(false, change).await
+    }
+
+    /// The same, with a broker that creates topics that are missing.
+    pub async fn start_creating_behind_gate(
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (World, Gate) {
+        World::behind_gate(true, change).await
+    }
+
+    async fn behind_gate(
+        creates_topics: bool,
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (World, Gate) {
+        let (broker, cluster, dir) = World::broker(creates_topics).await;
         let bootstrap = broker.listeners()[0].to_string();
         let gate = Gate::to(bootstrap).await;
         let mut settings = change(settings(&gate.address.to_string()));

@@ -10,8 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::creating::topics;
 use crate::fixture::{self, PATIENCE, World};
 use crate::http::Connection;
+use crate::streaming::{Stream, record};
 
 const PASSWORD: &str = "correct horse: battery";
 
@@ -253,6 +255,40 @@ async fn a_stream_of_records_ends_with_its_login_while_its_client_takes_nothing(
     };
     timeout(PATIENCE, ended).await.expect("the stream ends");
     drop(stream);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_record_is_written_of_a_login_that_ends_while_the_topic_is_looked_up() {
+    let mut book = Book::new();
+    let users_file = Some(book.file());
+    let change = |settings| gateway::Settings { users_file, ..settings };
+    let (world, gate) = World::start_creating_behind_gate(change).await;
+    let cluster = world.cluster.metadata().cluster_id.clone().unwrap();
+    let login = book.bearer("removed");
+    let target = format!("/v3/clusters/{cluster}/topics/looked-up/records");
+    let mut stream = Stream::begin_with(&world, &target, &format!("{login}\r\n")).await;
+    let head = stream.head().await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    gate.close();
+    stream.send(record("v")).await;
+    let held = async {
+        while !gate.has_held("looked-up") {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, held).await.expect("the gateway looks the topic up");
+    book.void();
+    let (name, value) = login.split_once(": ").unwrap();
+    let mut connection = world.connect().await;
+    let refused = async {
+        while connection.ask("GET", "/api/v1/me", &[(name, value)], b"").await.status == 200 {}
+    };
+    timeout(PATIENCE, refused).await.expect("the login is void");
+    gate.open();
+    let reports = stream.reports().await;
+    assert!(reports.iter().all(|report| report["written"] == "no"), "{reports:?}");
+    assert_eq!(topics(&world).await, Vec::<String>::new());
     world.stop().await;
 }
 

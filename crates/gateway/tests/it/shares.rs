@@ -13,6 +13,8 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use crate::event_stream::{EventStream, Said};
 use crate::fixture::{PATIENCE, World};
 use crate::http::{Answer, Connection, connect_from, request};
+use crate::streaming::Stream;
+use crate::version3::path;
 use crate::websocket_client::{Refused, WebSocket, handshake_on};
 
 const V2: &str = "application/vnd.kafka.v2+json";
@@ -439,5 +441,58 @@ async fn unfinished_bodies_of_one_address_make_room_for_bodies_of_another() {
     let mut last = unfinished.pop().unwrap();
     last.send("v").await;
     assert_eq!(last.answer().await.status, 200);
+    // A stop waits for bodies that are still arriving.
+    drop(unfinished);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_client_reads_no_answers_returns_its_memory_when_it_is_revoked() {
+    // Two megabytes for bodies. No other limit ends the stream while this test waits.
+    const BODIES_BYTES: usize = 2 << 20;
+    let (write_timeout, body_timeout) = (60 * PATIENCE, 60 * PATIENCE);
+    let world = World::start_with(|settings| Settings {
+        memory_bytes: 2 * BODIES_BYTES,
+        request_bytes_max: BODIES_BYTES,
+        write_timeout,
+        body_timeout,
+        ..settings
+    })
+    .await;
+    world.create("t", 1, &[]).await;
+    let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
+    // No chunk ends with an object, so the stream holds bytes wherever it stops.
+    stream.send("{\"partition_id\":").await;
+    stream
+        .send_until_full(
+            &("9}".to_owned() + &"{\"partition_id\":9}".repeat(499) + "{\"partition_id\":"),
+        )
+        .await;
+    assert!(world.body_bytes().await > 0);
+    // A later body of the same address, which the gateway would revoke after the stream.
+    let large = BODIES_BYTES / 4 * 3;
+    let head = format!(
+        "POST /topics/t/raw HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        large + 1
+    );
+    let mut unfinished = world.connect().await;
+    unfinished.send([head.as_bytes(), &vec![b'v'; large]].concat()).await;
+    let arrived = async { while world.body_bytes().await <= large {} };
+    timeout(PATIENCE, arrived).await.expect("all but the last byte");
+    // The memory of the stream is just enough.
+    let body = vec![b'v'; BODIES_BYTES - large];
+    let posted = async {
+        loop {
+            let answer = other(&world).await.ask("POST", "/topics/t/raw", &[], &body).await;
+            if answer.status != 429 {
+                break answer.status;
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, posted).await.expect("memory in time"), 200);
+    let end = stream.reports().await.pop().unwrap();
+    assert_eq!(end["error_code"], 429, "{end}");
+    unfinished.send("v").await;
+    assert_eq!(unfinished.answer().await.status, 413, "a record of so many bytes");
     world.stop().await;
 }

@@ -11,12 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::creating::topics;
 use crate::fixture::{PATIENCE, World};
 use crate::version3::path;
 
 /// A stream of records and the answers to them.
-struct Stream {
-    socket: TcpStream,
+pub struct Stream {
+    pub socket: TcpStream,
     /// What was read and not understood yet.
     read: Vec<u8>,
     /// What was understood of the answer's body.
@@ -28,19 +29,48 @@ struct Stream {
 
 impl Stream {
     /// Begins one, without a body.
-    async fn begin(world: &World, path: &str) -> Stream {
+    pub async fn begin(world: &World, path: &str) -> Stream {
+        Stream::begin_with(world, path, "").await
+    }
+
+    /// The same with these lines in the head of the request.
+    pub async fn begin_with(world: &World, path: &str, lines: &str) -> Stream {
         let mut socket = TcpStream::connect(world.gateway.address()).await.unwrap();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             transfer-encoding: chunked\r\n\r\n"
+             transfer-encoding: chunked\r\n{lines}\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();
         let (read, body) = (Vec::new(), Vec::new());
         Stream { socket, read, body, is_whole: false, head: String::new() }
     }
 
+    /// Waits for the head of the answer, in lower case.
+    pub async fn head(&mut self) -> &str {
+        while self.head.is_empty() {
+            assert!(self.more().await, "closed before an answer");
+        }
+        &self.head
+    }
+
+    /// Sends chunks of these bytes until the gateway reads no more of them, because the client reads no answers. Leaves
+    /// the last chunk open. Returns the number of whole chunks.
+    pub async fn send_until_full(&mut self, bytes: &str) -> usize {
+        let chunk = format!("{:x}\r\n{bytes}\r\n", bytes.len());
+        let mut sent = 0_usize;
+        // Every buffer on the way is full when nothing is taken for a while.
+        while let Ok(written) =
+            timeout(Duration::from_secs(2), self.socket.write_all(chunk.as_bytes())).await
+        {
+            written.unwrap();
+            sent += chunk.len();
+            assert!(sent < 64 << 20, "it is read without end");
+        }
+        sent / chunk.len()
+    }
+
     /// Sends a chunk.
-    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
         self.write(&chunk).await;
@@ -52,12 +82,12 @@ impl Stream {
     }
 
     /// Ends the body.
-    async fn end(&mut self) {
+    pub async fn end(&mut self) {
         self.write(b"0\r\n\r\n").await;
     }
 
     /// The next report; `None` where the answer has ended.
-    async fn report(&mut self) -> Option<Value> {
+    pub async fn report(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.body.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.body.drain(..=end).collect();
@@ -71,7 +101,7 @@ impl Stream {
     }
 
     /// All reports that are still to come.
-    async fn reports(&mut self) -> Vec<Value> {
+    pub async fn reports(&mut self) -> Vec<Value> {
         let mut reports = Vec::new();
         while let Some(report) = self.report().await {
             reports.push(report);
@@ -110,7 +140,7 @@ impl Stream {
     }
 }
 
-fn record(value: &str) -> String {
+pub fn record(value: &str) -> String {
     json!({"value": {"type": "STRING", "data": value}}).to_string()
 }
 
@@ -118,14 +148,13 @@ fn record(value: &str) -> String {
 async fn the_head_of_a_stream_to_a_missing_topic_comes_before_its_first_record() {
     let world = World::start_creating(|settings| settings).await;
     let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
-    while stream.head.is_empty() {
-        assert!(stream.more().await, "closed before an answer");
-    }
-    assert!(stream.head.starts_with("http/1.1 200"), "{}", stream.head);
+    let head = stream.head().await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
     // A record that the new topic has no partition for does not create the topic.
     let misplaced = json!({"partition_id": 9, "value": {"type": "STRING", "data": "v"}});
     stream.send(misplaced.to_string()).await;
     assert_eq!(stream.report().await.unwrap()["error_code"], 40402);
+    assert!(topics(&world).await.is_empty());
     stream.send(record("v")).await;
     assert_eq!(stream.report().await.unwrap()["error_code"], 200);
     stream.end().await;
@@ -294,20 +323,10 @@ async fn a_client_that_does_not_read_its_answers_stops_being_read() {
     let world = World::start().await;
     world.create("t", 1, &[]).await;
     let mut stream = Stream::begin(&world, &path(&world, "t").await).await;
-    let chunk = "{\"partition_id\":9}".repeat(500);
-    let chunk = format!("{:x}\r\n{chunk}\r\n", chunk.len());
-    let mut sent = 0_usize;
-    // Every buffer on the way is full when nothing is taken for a while.
-    while let Ok(written) =
-        timeout(Duration::from_secs(2), stream.socket.write_all(chunk.as_bytes())).await
-    {
-        written.unwrap();
-        sent += chunk.len();
-        assert!(sent < 64 << 20, "it is read without end");
-    }
+    let chunks = stream.send_until_full(&"{\"partition_id\":9}".repeat(500)).await;
     // What was cut off by the time-out leaves the last chunk open. All the others are answered.
     let mut answered = 0;
-    while answered < sent / chunk.len() * 500 {
+    while answered < chunks * 500 {
         assert_eq!(stream.report().await.unwrap()["error_code"], 40402);
         answered += 1;
     }

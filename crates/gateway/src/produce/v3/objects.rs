@@ -87,6 +87,19 @@ impl Objects {
         Ok(true)
     }
 
+    /// The same while a stream reads. While the stream does not, waits until clients with fewer bytes need the memory: as
+    /// long as a revoked lease is held, the pool may revoke no other.
+    ///
+    /// # Errors
+    /// The memory is needed, or the errors of [`Objects::next`].
+    pub(super) async fn next_if(&mut self, reads: bool) -> Result<bool, ApiError> {
+        if reads {
+            return self.next().await;
+        }
+        self.revoked().await;
+        Err(revoked())
+    }
+
     /// The object that is whole.
     pub(super) fn object(&self) -> &[u8] {
         let found = self.found.clone().expect("an object is whole");
@@ -101,6 +114,18 @@ impl Objects {
             // Less memory is always to be had.
             let _ = self.forget(found.end);
         }
+    }
+
+    /// Waits until clients with fewer bytes need the memory: the holder must call [`Objects::release`].
+    pub(super) async fn revoked(&self) {
+        self.charge.revoked().await;
+    }
+
+    /// Frees the memory, with all that has come of the body. No object can be taken any more.
+    pub(super) fn release(&mut self) {
+        (self.buffer, self.taken_bytes, self.found) = (Vec::new(), 0, None);
+        // Fewer bytes always fit.
+        let _ = self.charge.set(0);
     }
 
     /// The rest of the body.
@@ -135,8 +160,9 @@ impl Objects {
         };
         let frame = tokio::select! {
             biased;
-            frame = self.body.frame() => frame,
+            // Before the frame: nothing is read behind a release.
             () = self.charge.revoked() => return Err(revoked()),
+            frame = self.body.frame() => frame,
             () = sleep_until(self.due) => return Err(self.too_slow()),
             () = closed => {
                 let words = "the connection was closed by the client before the body ended";

@@ -5,6 +5,7 @@
 //! the client does not take those before it: so a client that does not read stops being read.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use super::{Target, check_type, cluster_id, now_ms, stamp};
 use crate::answer::{Answer, write_error};
 use crate::front::Pace;
 use crate::outgoing::in_parts;
-use crate::request::body::discard;
+use crate::request::body::{discard, revoked};
 use crate::request::draft::Draft;
 use crate::request::v3::{Described, Unread, record};
 use crate::request::wanted::wanted;
@@ -170,7 +171,11 @@ impl Stream {
         // at again when a record before it has an outcome.
         let (mut end, mut has_no_room) = (None, false);
         loop {
-            let reads = end.is_none() && !has_no_room && self.waiting.len() < WAITING_MAX;
+            let reads = !has_no_room && self.waiting.len() < WAITING_MAX;
+            if end.is_some() {
+                // The answers may take long, if the client does not read them.
+                self.objects.release();
+            }
             if end.is_some() && self.waiting.is_empty() {
                 return Ok(end.flatten());
             }
@@ -181,7 +186,7 @@ impl Stream {
                 }
                 // Before the objects: no record of a void login is written.
                 () = &mut void, if end.is_none() => Event::Void,
-                object = self.objects.next(), if reads => Event::Object(object),
+                object = self.objects.next_if(reads), if end.is_none() => Event::Object(object),
                 () = &mut stopped, if end.is_none() => Event::Stop,
                 () = self.out.closed() => return Err(Gone),
             };
@@ -190,16 +195,13 @@ impl Stream {
                     has_no_room = false;
                     self.answer(outcome).await?;
                 }
-                Event::Object(Ok(true)) => match self.take().await {
+                Event::Object(Ok(true)) => match self.take(void.as_mut()).await {
                     Ok(is_taken) => has_no_room = !is_taken,
                     Err(error) => end = Some(Some(self.of_next(&error))),
                 },
                 Event::Object(Ok(false)) => end = Some(None),
                 Event::Object(Err(error)) => end = Some(Some(self.of_next(&error))),
-                Event::Void => {
-                    let error = ApiError::new(Kind::Unidentified, VOID_LOGIN);
-                    end = Some(Some(self.of_next(&error)));
-                }
+                Event::Void => end = Some(Some(self.of_next(&void_login()))),
                 Event::Stop => {
                     let error = ApiError::new(Kind::Unavailable, "the gateway stops");
                     end = Some(Some(self.of_next(&error)));
@@ -215,11 +217,11 @@ impl Stream {
     }
 
     /// Sends the object that is there, or refuses it. `false`: there is no memory for it, and may be when a record before
-    /// it has an outcome.
+    /// it has an outcome. `void`: until the login of the stream is void.
     ///
     /// # Errors
-    /// It is not JSON: nothing behind it is to be trusted.
-    async fn take(&mut self) -> Result<bool, ApiError> {
+    /// It is not JSON: nothing behind it is to be trusted. Or the stream has to end before the topic is known.
+    async fn take(&mut self, void: Pin<&mut impl Future<Output = ()>>) -> Result<bool, ApiError> {
         let (described, slot) = match record(self.objects.object()) {
             Err(Unread::Malformed(why)) => return Err(ApiError::new(Kind::Malformed, why)),
             Err(Unread::Refused(why)) => {
@@ -233,7 +235,14 @@ impl Stream {
                 let (topics, is_missing) = (&self.shared.topics, self.topic.is_none());
                 let found = match check_key(&record.draft, self.pair) {
                     Ok(()) => {
-                        topics.get_or_create(&self.name, is_missing, record.draft.partition).await
+                        let partition = record.draft.partition;
+                        tokio::select! {
+                            biased;
+                            // Before the topic: no record of a void login is written.
+                            () = void => return Err(void_login()),
+                            () = self.objects.revoked() => return Err(revoked()),
+                            found = topics.get_or_create(&self.name, is_missing, partition) => found,
+                        }
                     }
                     Err(refused) => Err(refused),
                 };
@@ -275,8 +284,23 @@ impl Stream {
             }
             outcome = oldest(&self.waiting, &self.shared, self.topic.as_deref()).await;
         }
-        self.out.send(part.into()).await.map_err(|_| Gone)
+        let sending = self.out.send(part.into());
+        tokio::pin!(sending);
+        let sent = tokio::select! {
+            biased;
+            sent = &mut sending => sent,
+            // The client does not read its answers.
+            () = self.objects.revoked() => {
+                self.objects.release();
+                sending.await
+            }
+        };
+        sent.map_err(|_| Gone)
     }
+}
+
+fn void_login() -> ApiError {
+    ApiError::new(Kind::Unidentified, VOID_LOGIN)
 }
 
 /// What becomes of the record that has waited longest.
