@@ -39,12 +39,34 @@ const BATCH_BYTES: usize = 64 * 1024;
 const RECORD_SLACK_BYTES: usize = 64 * 1024;
 
 /// Creation of missing topics by the brokers.
+#[derive(Debug, PartialEq, Eq)]
 enum AutoCreation {
     Disabled,
     /// New topics have this number of partitions.
     Partitions(i32),
     /// The brokers' ACLs deny the gateway `DescribeConfigs` on the cluster; `Create` may be allowed all the same.
     Unknown,
+}
+
+impl AutoCreation {
+    /// Reads the configuration of one broker. `config`: the value of a key of the broker.
+    async fn read<F>(config: impl Fn(&'static str) -> F) -> Result<AutoCreation, ClientError>
+    where
+        F: Future<Output = Result<Option<String>, ClientError>>,
+    {
+        let is_enabled = match config("auto.create.topics.enable").await {
+            Err(error) if error.code() == Some(ErrorCode::ClusterAuthorizationFailed) => {
+                return Ok(AutoCreation::Unknown);
+            }
+            value => value?,
+        };
+        if is_enabled.as_deref() != Some("true") {
+            return Ok(AutoCreation::Disabled);
+        }
+        let count = config("num.partitions").await?;
+        let count = count.and_then(|count| count.parse().ok());
+        Ok(count.map_or(AutoCreation::Unknown, AutoCreation::Partitions))
+    }
 }
 
 /// A producer, made for the first request that needs it.
@@ -202,16 +224,9 @@ impl Topics {
                 self.cluster.refresh().await.map_err(|error| unavailable(&error))?;
             }
             let brokers: Vec<i32> = self.cluster.metadata().brokers.keys().copied().collect();
-            let admin = Admin::new(self.cluster.clone());
-            let mut failure = unavailable(&"no broker is known");
-            for broker in brokers {
-                match timeout(CONFIG_MAX, auto_creation_of(&admin, broker)).await {
-                    Ok(Ok(found)) => return Ok(found),
-                    Ok(Err(error)) => failure = unavailable(&error),
-                    Err(_) => failure = unavailable(&"a broker does not answer"),
-                }
-            }
-            Err(failure)
+            let admin = &Admin::new(self.cluster.clone());
+            let ask = |broker| AutoCreation::read(move |key| admin.broker_config(broker, key));
+            first_answer(&brokers, CONFIG_MAX, ask).await
         };
         in_time(asked).await
     }
@@ -313,20 +328,24 @@ impl Maker {
     }
 }
 
-/// The configuration of automatic creation of one broker.
-async fn auto_creation_of(admin: &Admin, broker: i32) -> Result<AutoCreation, ClientError> {
-    let is_enabled = match admin.broker_config(broker, "auto.create.topics.enable").await {
-        Err(error) if error.code() == Some(ErrorCode::ClusterAuthorizationFailed) => {
-            return Ok(AutoCreation::Unknown);
+/// The answer of the first broker that has one within `each_max`.
+async fn first_answer<T, F>(
+    brokers: &[i32],
+    each_max: Duration,
+    ask: impl Fn(i32) -> F,
+) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let mut failure = unavailable(&"no broker is known");
+    for broker in brokers {
+        match timeout(each_max, ask(*broker)).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => failure = unavailable(&error),
+            Err(_) => failure = unavailable(&"a broker does not answer"),
         }
-        value => value?,
-    };
-    if is_enabled.as_deref() != Some("true") {
-        return Ok(AutoCreation::Disabled);
     }
-    let count = admin.broker_config(broker, "num.partitions").await?;
-    let count = count.and_then(|count| count.parse().ok());
-    Ok(count.map_or(AutoCreation::Unknown, AutoCreation::Partitions))
+    Err(failure)
 }
 
 /// Waits no longer than a request may wait for the cluster.
@@ -349,4 +368,56 @@ pub(crate) fn no_topic(name: &str) -> ApiError {
 
 pub(crate) fn unavailable(cause: &impl std::fmt::Display) -> ApiError {
     ApiError::new(Kind::Unavailable, format!("the cluster cannot be asked now: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    /// The configuration of a broker with these two values; `Err`: the broker refuses to describe it.
+    async fn read(values: Result<(&str, Option<&str>), ErrorCode>) -> Option<AutoCreation> {
+        let config = |key| {
+            ready(match values {
+                Ok((is_enabled, _)) if key == "auto.create.topics.enable" => {
+                    Ok(Some(is_enabled.to_owned()))
+                }
+                Ok((_, count)) => Ok(count.map(str::to_owned)),
+                Err(code) => Err(ClientError::refused("configuration", code)),
+            })
+        };
+        AutoCreation::read(config).await.ok()
+    }
+
+    #[tokio::test]
+    async fn brokers_that_deny_their_configuration_decide_about_a_missing_topic() {
+        for (values, found) in [
+            (Ok(("true", Some("3"))), Some(AutoCreation::Partitions(3))),
+            (Ok(("true", None)), Some(AutoCreation::Unknown)),
+            (Ok(("false", Some("3"))), Some(AutoCreation::Disabled)),
+            (Err(ErrorCode::ClusterAuthorizationFailed), Some(AutoCreation::Unknown)),
+            (Err(ErrorCode::RequestTimedOut), None),
+        ] {
+            assert_eq!(read(values).await, found, "{values:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_broker_is_tried_where_one_fails_or_does_not_answer() {
+        let ask = async |broker| match broker {
+            1 => pending().await,
+            2 => Err(ClientError::ClientClosed),
+            _ => Ok(broker),
+        };
+        let each_max = Duration::from_millis(1);
+        assert_eq!(first_answer(&[1, 2, 3], each_max, ask).await.ok(), Some(3));
+        for (brokers, words) in
+            [(&[1][..], "does not answer"), (&[1, 2], "closed"), (&[], "no broker is known")]
+        {
+            let error = first_answer(brokers, each_max, ask).await.unwrap_err();
+            assert_eq!(error.kind, Kind::Unavailable);
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+    }
 }
