@@ -218,6 +218,13 @@ impl<O: Clone + Eq + Hash> LeasePool<O> {
         is_room_made.then_some(lease)
     }
 
+    /// Whether [`LeasePool::admit`] of one unit would succeed for this owner. Revokes nothing.
+    pub fn has_room(&self, owner: &O) -> bool {
+        let state = self.state.lock();
+        let own = state.used_by(owner) + 1;
+        state.used < self.units_max || state.choose(owner, own, u64::MAX, 0).is_some()
+    }
+
     /// The first time of progress, in milliseconds, at most `patience` ago.
     fn before(&self, now: Instant, patience: Duration) -> u64 {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -400,9 +407,11 @@ mod tests {
         let (pool, now) = (pool(10), Instant::now());
         let hog: Vec<_> = (0..10).map(|_| pool.admit(HOG, 1, now).unwrap()).collect();
         assert!(pool.admit(HOG, 1, now).is_none());
+        assert!(!pool.has_room(&HOG) && pool.has_room(&OTHER));
         hog.iter().skip(5).for_each(|lease| lease.advance(now + SECOND));
         let others: Vec<_> = std::iter::from_fn(|| pool.admit(OTHER, 1, now)).take(10).collect();
         assert_eq!(others.len(), 5);
+        assert!(!pool.has_room(&OTHER), "both have the same");
         let revoked: Vec<_> = hog.iter().map(Lease::is_revoked).collect();
         assert_eq!(revoked, [vec![true; 5], vec![false; 5]].concat(), "those without progress");
         assert!(pool.admit(HOG, 1, now).is_none(), "both have the same");

@@ -118,6 +118,15 @@ impl Feed {
         self.ring();
     }
 
+    /// Whether [`Feed::track`] would return a track now. Ends no track.
+    pub(super) fn has_room(&self, projection: &Arc<Projection>, owner: &ShareOwner) -> bool {
+        let mut tracks = self.tracks.lock().expect(CALM);
+        tracks.retain(|_, known| known.track.strong_count() > 0);
+        projection.filter.is_empty()
+            || tracks.contains_key(projection)
+            || self.filters.has_room(owner)
+    }
+
     /// The track of this projection. `owner`: of the reader. If all filters are in use, the oldest track of the owner with
     /// the most filters ends. `None`: with one more filter this owner would have as many as that owner.
     pub(super) fn track(

@@ -176,6 +176,11 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
     let mut projection = query.projection.clone();
     projection.ids = (wishes.len() == 1 && !is_told_texts).then_some(query.id_style);
     let projection = Arc::new(projection);
+    let many = || topics::unavailable(&"too many different filters");
+    // Before the first track: a reader that one partition refuses ends no filter in another.
+    if !wishes.iter().all(|(feed, _)| feed.has_room(&projection, &asked.owner)) {
+        return Err(many());
+    }
     let (mut list, mut notices) = (Vec::new(), Vec::new());
     for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
         if let Some(gap) = gap {
@@ -184,7 +189,6 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
             write_gap(is_told_texts, &feed.partition, &gap, &mut notice);
             notices.push(notice);
         }
-        let many = || topics::unavailable(&"too many different filters");
         let track = feed.track(&projection, &asked.owner).ok_or_else(many)?;
         list.push(Place::new(feed, track, position, end.filter(|_| query.until_end)));
     }

@@ -354,8 +354,13 @@ async fn an_instance_that_waits_for_records_is_in_use() {
 
 /// Opens a stream of the records with this key.
 async fn filtered(world: &World, source: SocketAddr, key: &str) -> EventStream {
+    filtered_of(world, source, &format!("key:{key}")).await
+}
+
+/// Opens a stream of the records that a filter lets through. `filter`: with further parameters behind it.
+async fn filtered_of(world: &World, source: SocketAddr, filter: &str) -> EventStream {
     let mut stream = connect_from(source, world.gateway.address()).await;
-    let target = format!("/topics/t/events?filter=key:{key}");
+    let target = format!("/topics/t/events?filter={filter}");
     stream.write_all(&request("GET", &target, &[], b"")).await.unwrap();
     EventStream::of(stream).await
 }
@@ -388,6 +393,31 @@ async fn filters_of_one_address_leave_some_to_another() {
     shared.next_id().await;
     assert_eq!(connection.post("/topics/t/raw?key=k2", "", "again").await.status, 200);
     assert_eq!((shared.value().await, streams[1].value().await), ("again".into(), "again".into()));
+    drop(streams);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_a_later_partition_refuses_ends_no_filter() {
+    let (world, own) = (World::start().await, "127.0.0.1:0".parse().unwrap());
+    world.create("t", 2, &[]).await;
+    // Filters of one client in partition 0, and of the other one in partition 1.
+    let mut streams = Vec::new();
+    for at in 0..64 {
+        for (source, partition) in [(own, 0), (elsewhere(), 1)] {
+            let filter = format!("key:k{at}&partitions={partition}");
+            let mut stream = filtered_of(&world, source, &filter).await;
+            stream.next_id().await;
+            streams.push(stream);
+        }
+    }
+    let sent_away = filtered(&world, elsewhere(), "both").await.rest().await;
+    assert!(matches!(sent_away[..], [Said::Retry(_)]), "{sent_away:?}");
+    let mut connection = world.connect().await;
+    let body = r#"{"records":[{"key":"k0","value":"still there"}]}"#;
+    let posted = connection.post("/topics/t/partitions/0", JSON, body).await;
+    assert_eq!(posted.status, 200, "{posted:?}");
+    assert_eq!(streams[0].value().await, "still there");
     drop(streams);
     world.stop().await;
 }
