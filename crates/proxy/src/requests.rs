@@ -59,7 +59,9 @@ impl<'a> ConnectionFaults<'a> {
     fn facts(&mut self, request: &WholeRequest) -> Option<RequestFacts> {
         let head = RequestHead::parse(&request.frame[LENGTH_BYTES..]).ok()?;
         let (session, names) = (&mut self.session, self.injector.topics());
-        Some(RequestFacts::read(&request.frame, &head, request.produced.as_ref(), session, names))
+        let is_concerned = self.injector.concerns(request.front.api_key);
+        let (frame, produced) = (&request.frame, request.produced.as_ref());
+        Some(RequestFacts::read(frame, &head, produced, session, names, is_concerned))
     }
 
     /// The fault of a request, if a rule decides one.

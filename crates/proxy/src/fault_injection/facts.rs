@@ -56,13 +56,15 @@ fn each<T, P>(
 
 impl RequestFacts {
     /// Reads a whole frame, its length included. `produced` has the partitions of a produce request. A request that cannot be
-    /// decoded names no partition: the broker reports what is wrong with it.
+    /// decoded names no partition: the broker reports what is wrong with it. A fetch request changes `session`; its
+    /// partitions are listed only if `is_concerned`, because a session may have many.
     pub fn read(
         frame: &[u8],
         head: &RequestHead<'_>,
         produced: Option<&Produced>,
         session: &mut FetchSession,
         names: &TopicNames,
+        is_concerned: bool,
     ) -> RequestFacts {
         let body = &frame[LENGTH_BYTES + head.body_from..];
         let named = match produced {
@@ -72,7 +74,7 @@ impl RequestFacts {
                 };
                 produced.partitions.iter().map(of).collect()
             }
-            None => named_by(head.api_key, head.version, body, session).unwrap_or_default(),
+            None => named_by(head, body, session, is_concerned).unwrap_or_default(),
         };
         let partitions = named
             .into_iter()
@@ -89,14 +91,15 @@ fn read<M: Message>(body: &[u8], version: i16) -> Option<M> {
 
 /// Topics and partitions that a request's body names; `None` if the body is malformed.
 fn named_by(
-    api: ApiKey,
-    version: i16,
+    head: &RequestHead<'_>,
     body: &[u8],
     session: &mut FetchSession,
+    is_concerned: bool,
 ) -> Option<Vec<RequestedPartition>> {
+    let (api, version) = (head.api_key, head.version);
     let alone = |name: String| (TopicKey::Name(name), None);
     let named = match api {
-        ApiKey::Fetch => session.apply(read(body, version)?, version),
+        ApiKey::Fetch => session.apply(read(body, version)?, version, is_concerned),
         ApiKey::ListOffsets => {
             let request: ListOffsetsRequest = read(body, version)?;
             each(
@@ -202,7 +205,7 @@ mod tests {
             wire::frame::write_request(&mut writer, request, version, 7, Some("me")).unwrap();
             let frame = writer.into_bytes();
             let head = RequestHead::parse(&frame[LENGTH_BYTES..]).unwrap();
-            RequestFacts::read(&frame, &head, None, &mut self.session, &self.names)
+            RequestFacts::read(&frame, &head, None, &mut self.session, &self.names, true)
         }
     }
 

@@ -45,27 +45,43 @@ pub struct FetchSession {
 }
 
 impl FetchSession {
-    /// Applies a request to the session, and returns all partitions that the request concerns.
-    pub(super) fn apply(&mut self, request: FetchRequest, version: i16) -> Vec<RequestedPartition> {
+    /// Applies a request to the session, and returns all partitions that the request concerns; none unless `is_listed`.
+    pub(super) fn apply(
+        &mut self,
+        request: FetchRequest,
+        version: i16,
+        is_listed: bool,
+    ) -> Vec<RequestedPartition> {
         let key = |name: String, id: Uuid| fetched_topic(name, id, version);
         let epoch = request.session_epoch;
         self.is_incremental = ![NEW_SESSION_EPOCH, NO_SESSION_EPOCH].contains(&epoch);
         let known = self.partitions.take().filter(|_| self.is_incremental);
         let is_known = epoch == NEW_SESSION_EPOCH || known.is_some();
+        let mut bytes = if known.is_some() { self.kept_bytes } else { 0 };
         let mut partitions = known.unwrap_or_default();
         for forgotten in request.forgotten_topics_data {
             let topic = key(forgotten.topic, forgotten.topic_id);
             for partition in forgotten.partitions {
-                partitions.remove(&(topic.clone(), partition));
+                let partition = (topic.clone(), partition);
+                if partitions.remove(&partition) {
+                    bytes -= partition_bytes(&partition);
+                }
             }
         }
         for named in request.topics {
             let topic = key(named.topic, named.topic_id);
-            partitions.extend(named.partitions.iter().map(|at| (topic.clone(), at.partition)));
+            for at in named.partitions {
+                let partition = (topic.clone(), at.partition);
+                let partition_bytes = partition_bytes(&partition);
+                if partitions.insert(partition) {
+                    bytes += partition_bytes;
+                }
+            }
         }
-        let concerned =
-            partitions.iter().map(|(topic, partition)| (topic.clone(), Some(*partition))).collect();
-        let bytes = partitions.iter().map(partition_bytes).sum();
+        let concerned = match is_listed {
+            true => partitions.iter().map(|(topic, at)| (topic.clone(), Some(*at))).collect(),
+            false => Vec::new(),
+        };
         let is_kept = is_known && bytes <= SESSION_BYTES_MAX;
         self.kept_bytes = if is_kept { bytes } else { 0 };
         self.partitions = is_kept.then_some(partitions);
@@ -112,6 +128,7 @@ impl FetchSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::fetch::ForgottenTopic;
 
     fn fetch(session_epoch: i32, topic: &str, partitions: &[i32]) -> FetchRequest {
         let partition = |at: &i32| FetchPartition { partition: *at, ..FetchPartition::default() };
@@ -127,7 +144,7 @@ mod tests {
     fn a_session_is_known_from_its_first_request_to_its_end() {
         let mut session = FetchSession::default();
         let mut is_unknown = |epoch, partitions: &[i32]| {
-            session.apply(fetch(epoch, "t", partitions), 12);
+            session.apply(fetch(epoch, "t", partitions), 12, true);
             session.is_unknown()
         };
         assert!(is_unknown(3, &[]), "a session of another connection");
@@ -141,9 +158,9 @@ mod tests {
     #[test]
     fn an_incremental_request_concerns_all_partitions_of_its_session() {
         let mut session = FetchSession::default();
-        session.apply(fetch(0, "t", &[0, 1]), 12);
+        session.apply(fetch(0, "t", &[0, 1]), 12, true);
         assert_eq!((session.topics(), session.unnamed().count()), (None, 0));
-        session.apply(fetch(1, "u", &[5]), 12);
+        session.apply(fetch(1, "u", &[5]), 12, true);
         let topics = session.topics().unwrap();
         let shown: Vec<_> = topics
             .iter()
@@ -157,11 +174,37 @@ mod tests {
         let mut session = FetchSession::default();
         let name = "t".repeat(1000);
         let few: Vec<i32> = (0..10).collect();
-        session.apply(fetch(0, &name, &few), 12);
+        session.apply(fetch(0, &name, &few), 12, true);
         assert!((10_000..20_000).contains(&session.kept_bytes()), "{}", session.kept_bytes());
         let many: Vec<i32> = (0..2000).collect();
-        assert_eq!(session.apply(fetch(1, &name, &many), 12).len(), 2000);
+        assert_eq!(session.apply(fetch(1, &name, &many), 12, true).len(), 2000);
         assert_eq!(session.kept_bytes(), 0);
         assert!(session.is_unknown());
+    }
+
+    #[test]
+    fn the_bytes_of_a_session_follow_its_changes() {
+        let (mut session, mut random) = (FetchSession::default(), fastrand::Rng::with_seed(7));
+        session.apply(fetch(0, "t", &[]), 12, false);
+        for epoch in 1..500 {
+            let mut partitions = |count| -> Vec<i32> {
+                std::iter::repeat_with(|| random.i32(0..20)).take(count).collect()
+            };
+            let forgotten = ForgottenTopic {
+                topic: "topic".to_owned(),
+                partitions: partitions(3),
+                ..ForgottenTopic::default()
+            };
+            let request = FetchRequest {
+                forgotten_topics_data: vec![forgotten],
+                ..fetch(epoch, "topic", &partitions(2))
+            };
+            let is_listed = epoch % 2 == 0;
+            let concerned = session.apply(request, 12, is_listed);
+            let bytes: usize = session.unnamed().map(partition_bytes).sum();
+            assert_eq!(session.kept_bytes(), bytes);
+            assert_eq!(concerned.len(), if is_listed { session.unnamed().count() } else { 0 });
+        }
+        assert!(session.kept_bytes() > 0);
     }
 }
