@@ -222,7 +222,7 @@ impl Partition {
         }
         self.resume_while_rolling()?;
         let ticket = self.maintain(|log, _| log.begin_cut(to))?;
-        self.run_cut(ticket, |log_end| vec![Event::Truncated { log_end }])
+        self.run_cut(ticket, || Ok(()), |log_end| vec![Event::Truncated { log_end }])
     }
 
     /// Decides whether this follower may drop its log, because its leader's log starts behind the end of this one or
@@ -243,9 +243,18 @@ impl Partition {
     }
 
     /// Drops every record and starts the log at `offset`, its end or behind it, durably when it returns, if
-    /// [`Partition::judge_start_over`] allowed that. To be in the journal before, and not made if the follower has appended
-    /// meanwhile, like [`Partition::cut`]. The log's end never falls: a member of the ISR acknowledged everything below.
-    pub fn start_over(&self, epoch: LeaderEpoch, offset: Offset) -> Result<Offset, PartitionError> {
+    /// [`Partition::judge_start_over`] allowed that. Not made if the follower has appended meanwhile, like [`Partition::cut`].
+    /// The log's end never falls: a member of the ISR acknowledged everything below.
+    ///
+    /// `commit` enters the truncation and the new start into the journal, durably. It runs behind the last step that may
+    /// lack room: a log that is entered as emptied and keeps its records would keep their producers at the next opening.
+    /// Where `commit` fails, the log stays as it is.
+    pub fn start_over(
+        &self,
+        epoch: LeaderEpoch,
+        offset: Offset,
+        commit: impl FnOnce() -> Result<(), PartitionError>,
+    ) -> Result<Offset, PartitionError> {
         let _names = self.begin_maintenance();
         let _end = self.begin_rolling();
         let next = self.next();
@@ -256,7 +265,7 @@ impl Partition {
         }
         self.resume_while_rolling()?;
         let ticket = self.maintain(|log, _| log.begin_start_over(offset))?;
-        self.run_cut(Some(ticket), |start| {
+        self.run_cut(Some(ticket), commit, |start| {
             vec![
                 Event::Truncated { log_end: start },
                 Event::LogStartMoved { log_start: start },
@@ -269,10 +278,18 @@ impl Partition {
     fn run_cut(
         &self,
         ticket: Option<CutTicket>,
+        commit: impl FnOnce() -> Result<(), PartitionError>,
         events: impl Fn(Offset) -> Vec<Event>,
     ) -> Result<Offset, PartitionError> {
+        let mut uncommitted = None;
         let result = ticket.map(|mut ticket| {
-            let result = self.with_files(|| ticket.run());
+            let mut result = self.with_files(|| ticket.prepare());
+            if result.is_ok() {
+                uncommitted = commit().err();
+                if uncommitted.is_none() {
+                    result = self.with_files(|| ticket.run());
+                }
+            }
             (ticket, result)
         });
         let mut state = self.lock();
@@ -283,6 +300,7 @@ impl Partition {
         };
         self.count_held(&mut state);
         let events = match &cut {
+            Ok(_) if uncommitted.is_some() => Vec::new(),
             Ok(log_end) => events(*log_end),
             // Nothing was taken away: it is tried again when there may be room.
             Err(cause) if !cause.is_fatal() => Vec::new(),
@@ -295,7 +313,8 @@ impl Partition {
         }
         drop(state);
         self.request_sync();
-        Ok(cut?)
+        let log_end = cut?;
+        uncommitted.map_or(Ok(log_end), Err)
     }
 }
 

@@ -480,14 +480,21 @@ fn a_log_with_records_of_an_earlier_generation_is_dropped_when_that_is_allowed_o
     let StartOverVerdict::Refused(refused) = verdict else { panic!("{verdict:?}") };
     assert_eq!((refused.to, refused.committed), (Offset(0), Offset(2)));
     assert_eq!(partition.refused_truncation(), Some(refused));
-    assert_eq!(partition.start_over(epoch, Offset(40)).unwrap(), Offset(2), "it keeps its log");
+    assert_eq!(
+        partition.start_over(epoch, Offset(40), || Ok(())).unwrap(),
+        Offset(2),
+        "it keeps its log"
+    );
 
     let allowed = REGENERATED + 5;
     let permission = TruncationLimit::Committed(LeaderEpoch(allowed));
     follower.assign_within(LEADER, allowed, permission);
     let verdict = partition.judge_start_over(LeaderEpoch(allowed));
     assert_eq!(verdict, StartOverVerdict::Due { takes_committed: true });
-    assert_eq!(partition.start_over(LeaderEpoch(allowed), Offset(40)).unwrap(), Offset(40));
+    assert_eq!(
+        partition.start_over(LeaderEpoch(allowed), Offset(40), || Ok(())).unwrap(),
+        Offset(40)
+    );
 
     // Committed records of this generation are in its history.
     let follower = regenerated();
@@ -564,7 +571,8 @@ fn a_leader_that_begins_behind_the_followers_end_is_followed_from_there() {
     let pair = Pair::new(&Settings::default());
     pair.take_in(&[sent(0, 2), sent(1, 3)].concat()).unwrap();
     let follower = &pair.follower.partition;
-    let start_over = |epoch| follower.start_over(LeaderEpoch(epoch), Offset(40)).unwrap();
+    let start_over =
+        |epoch| follower.start_over(LeaderEpoch(epoch), Offset(40), || Ok(())).unwrap();
     assert_eq!(start_over(3), Offset(2), "what it has is not synced: it has not asked");
     assert!(pair.follower.sync());
     assert_eq!(start_over(2), Offset(2), "of an earlier leader epoch");
@@ -598,7 +606,7 @@ fn a_log_that_its_leader_cannot_compare_keeps_no_record_and_no_producer() {
     let epoch = LeaderEpoch(3);
     let verdict = follower.partition.judge_start_over(epoch);
     assert_eq!(verdict, StartOverVerdict::Due { takes_committed: false });
-    assert_eq!(follower.partition.start_over(epoch, Offset(3)).unwrap(), Offset(3));
+    assert_eq!(follower.partition.start_over(epoch, Offset(3), || Ok(())).unwrap(), Offset(3));
     assert_eq!(producers(), 0);
     assert_eq!(follower.partition.with_log(Log::log_start_offset), Offset(3));
     let fetch = follower.partition.replica_fetch().expect("nothing is left to sync");
@@ -831,7 +839,7 @@ fn a_replica_that_is_to_start_anew_starts_where_a_batch_begins() {
     let refused = served(&pair.leader, 0, LeaderEpoch::NONE);
     let Err(PartitionError::OutOfRange { log_start, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(log_start, Offset(10));
-    pair.follower.partition.start_over(LeaderEpoch(3), log_start).unwrap();
+    pair.follower.partition.start_over(LeaderEpoch(3), log_start, || Ok(())).unwrap();
     let fetch = pair.follower.partition.replica_fetch().unwrap();
     assert_eq!(fetch.from.offset, Offset(10));
     let first = served(&pair.leader, 10, fetch.last_epoch).unwrap().slice.map(|it| it.first_offset);

@@ -116,7 +116,8 @@ impl Logs {
         })
     }
 
-    /// Drops everything in a follower's log, which resumes at this offset, likewise.
+    /// Drops everything in a follower's log, which resumes at this offset, its end or behind it. The journal has both facts
+    /// before the first file goes: a start after a crash in between finishes the emptying.
     pub fn start_over(
         &self,
         partition: &Partition,
@@ -129,8 +130,8 @@ impl Logs {
         }
         let first = partition.with_log(Log::log_start_offset);
         self.while_cutting(partition, first, || {
-            self.commit_facts(partition, [Fact::Truncated(first), Fact::Start(start)])?;
-            partition.start_over(epoch, start).map(drop)
+            let facts = [Fact::Truncated(first), Fact::Start(start)];
+            partition.start_over(epoch, start, || self.commit_facts(partition, facts)).map(drop)
         })
     }
 

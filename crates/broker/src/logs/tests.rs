@@ -8,6 +8,7 @@ mod marks;
 mod names;
 mod opening;
 mod stamps;
+mod start_over;
 mod zeros;
 
 use std::fs;

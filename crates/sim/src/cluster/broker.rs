@@ -429,7 +429,7 @@ impl ClusterBroker {
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
         }
         for StartOver { partition, leader_epoch, start, .. } in start_overs {
-            let made = partition.start_over(leader_epoch, start);
+            let made = partition.start_over(leader_epoch, start, || Ok(()));
             self.is_failed |= made.is_err_and(|error| is_fatal(&error));
             // In the product's journal before; here no crash comes in between.
             let stored = self.log_dirs.store_offsets_of_replicas(&self.partitions);

@@ -31,6 +31,15 @@ enum Cut {
 }
 
 impl CutTicket {
+    /// Writes the bound that emptying the log needs, durably: this alone may lack room. To be called before the caller
+    /// notes durably that the log is emptied, so that a full disk fails before the note. The log stays as it is.
+    pub fn prepare(&mut self) -> Result<(), StorageError> {
+        match self.what {
+            Cut::Behind(_) => Ok(()),
+            Cut::AllAndStartAt(offset) => self.view.bound_emptying(offset),
+        }
+    }
+
     /// Cuts, durably when it returns; see [`Log::truncate_to`] and [`Log::truncate_fully_and_start_at`].
     pub fn run(&mut self) -> Result<(), StorageError> {
         match self.what {

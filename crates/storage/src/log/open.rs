@@ -256,6 +256,9 @@ impl Log {
         let first = self.segments[0].base;
         self.log_start = trust.opening.log_start_offset.max(first);
         self.cleaned_below = self.cleaned_below.clamp(first, self.log_end.max(first));
+        if trust.proves_unfinished_emptying(self.log_end) {
+            return self.truncate_fully_and_start_at(self.log_start);
+        }
         if self.log_start > self.log_end {
             return self.start_behind_end(trust);
         }

@@ -117,6 +117,8 @@ pub(super) struct Trust<'a> {
     pub(super) recovery_point: Offset,
     /// Below it every batch is durable: what is missing or unreadable there is damage.
     pub(super) bound: Offset,
+    /// The bound that a truncation wrote, if one did; see `ceiling.rs`.
+    ceiling: Option<Offset>,
     /// Computed when it is needed: most logs are opened without.
     known_epochs: OnceCell<EpochHistory>,
 }
@@ -127,7 +129,7 @@ impl Trust<'_> {
         let most = ceiling.unwrap_or(Offset(i64::MAX));
         let recovery_point = opening.recovery_point.min(most);
         let bound = opening.synced.min(most).max(recovery_point);
-        Trust { opening, recovery_point, bound, known_epochs: OnceCell::new() }
+        Trust { opening, recovery_point, bound, ceiling, known_epochs: OnceCell::new() }
     }
 
     /// The newest leader epoch that the caller knows of; [`LeaderEpoch::NONE`] if none.
@@ -199,6 +201,22 @@ impl Trust<'_> {
         let active = self.opening.active.as_ref();
         active.is_some_and(|active| active.end > self.opening.log_start_offset)
             || self.opening.sealed.as_ref().is_some_and(|sealed| !sealed.is_empty())
+    }
+
+    /// Whether a log that ends at `log_end` was to be emptied up to its start, and a crash came in between.
+    ///
+    /// Two facts prove it together. The caller names nothing as synced up to the start, although only synced records are
+    /// deleted under `fsync`; and the bound is there that emptying writes first. Under `page-cache` records that are not
+    /// synced are deleted too, so nothing proves it.
+    pub(super) fn proves_unfinished_emptying(&self, log_end: Offset) -> bool {
+        let opening = self.opening;
+        let start = opening.log_start_offset;
+        let promised = opening.synced.max(opening.recovery_point);
+        opening.durability == Durability::Fsync
+            && !opening.clean
+            && promised < start
+            && self.ceiling.is_some_and(|ceiling| ceiling < start)
+            && log_end <= start
     }
 
     pub(super) fn sets_damage_aside(&self) -> bool {

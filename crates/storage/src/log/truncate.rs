@@ -120,10 +120,14 @@ impl Log {
         Ok(())
     }
 
+    /// Nothing that was promised holds while segments go one by one.
+    pub(super) fn bound_emptying(&mut self, offset: Offset) -> Result<(), StorageError> {
+        self.lower_ceiling(self.segments.first().map_or(offset, |first| first.base).min(offset))
+    }
+
     pub(super) fn start_over(&mut self, offset: Offset) -> Result<(), StorageError> {
         let home = self.home.clone();
-        // Nothing that was promised holds while segments go one by one.
-        self.lower_ceiling(self.segments.first().map_or(offset, |first| first.base).min(offset))?;
+        self.bound_emptying(offset)?;
         self.end_ahead();
         self.generation += 1;
         self.durability.truncated();
