@@ -235,6 +235,43 @@ fn a_cut_that_failed_holds_up_nobody_else() {
     assert_eq!(effects.cuts.len(), 1, "it is tried again");
 }
 
+/// The leader has deleted all records that would prove both logs equal.
+#[test]
+fn a_log_that_starts_over_at_its_end_rests_and_then_takes_what_follows() {
+    let mut at = At { fetcher: Fetcher::new(LEADER), now: Moment::START };
+    let partition = replica(0);
+    partition.follow_answer(&answer_with(&batch()), CLOCK).unwrap();
+    partition.begin_sync(Urgency::Now).unwrap().run().unwrap();
+    partition.assign(assignment(4), Moment::START);
+    let (ask, _) = at.step(Event::Follow(key(0), Arc::clone(&partition)));
+    let mut following = BatchBuilder::new().placed(Offset(1), LeaderEpoch(4));
+    following.add(CLOCK, None, Some(b"v"));
+    let answered = Answered {
+        diverging: None,
+        high_watermark: Offset(2),
+        log_start: Offset(1),
+        records: following.finish().into(),
+    };
+    let answer_to = |ask: Option<Ask>| {
+        Event::Answered(ask.expect("a request").number, vec![(key(0), Ok(answered.clone()))])
+    };
+    let mut effects = Effects::default();
+    at.fetcher.step(at.now, CLOCK, answer_to(ask), &mut effects);
+    let due = effects.start_overs.pop().expect("the log is to be emptied");
+    assert_eq!((due.key, due.leader_epoch, due.start), (key(0), LeaderEpoch(4), Offset(1)));
+    assert!(effects.ask.is_none() && !due.takes_committed);
+    assert_eq!(partition.with_log(Log::log_end_offset), Offset(1), "nothing is appended before");
+    // Where that finds no room, the same answer would arrive again and again.
+    let (none, look_at) = at.step(Event::Look);
+    assert!(none.is_none(), "it rests");
+    partition.start_over(due.leader_epoch, due.start, || Ok(())).unwrap();
+    at.now = look_at.expect("not for ever");
+    let (ask, _) = at.step(Event::Look);
+    at.step(answer_to(ask));
+    let ends = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
+    assert_eq!(ends, (Offset(1), Offset(2)));
+}
+
 /// The journal's entry that there may be gaps may find no room: what was fetched is not fetched again without a pause.
 #[test]
 fn a_partition_that_may_have_no_gaps_yet_rests_before_it_is_asked_for_again() {
