@@ -104,7 +104,8 @@ impl Election {
             false => since.max(),
         };
         let until = latest?.plus(wait).min(self.opened.plus(wait * WAITS_MAX));
-        let may_answer = self.unanswered().next().is_some();
+        let may_answer =
+            self.unanswered().next().is_some() && !is_planted(Mutant::ElectsLateAnswerAtOnce);
         let first = self.first_answer.filter(|_| may_answer);
         Some(first.map_or(until, |first| until.max(first.plus(wait.min(ANSWERS_MIN)))))
     }
@@ -477,6 +478,20 @@ mod tests {
         answer_at(&mut elections, 60_002, 3, 20);
         let elected = elected_by(elections.take_due(moment(60_002)));
         assert_eq!(elected, [(1, 10), (2, 30), (3, 20)]);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn a_first_answer_after_the_wait_elects_its_replica_without_the_pause() {
+        let (mut image, mut elections) = (image(), Elections::new(WAIT));
+        (1..=3).for_each(|broker| unfence(&mut image, broker));
+        elections.observe(moment(0), &image);
+        elections.take_requests(moment(0));
+        answer_at(&mut elections, 60_000, 1, 10);
+        crate::mutants::plant(Some(Mutant::ElectsLateAnswerAtOnce));
+        let due = elections.take_due(moment(60_000));
+        crate::mutants::plant(None);
+        assert_eq!(elected_by(due), [(1, 10)]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum Mutant {
     ElectsByFirstEnd,
     /// An election by log ends waits for a replica since it opened, although the replica went away later.
     WaitsFromOpening,
+    /// An election by log ends takes the first answer that arrives after the wait.
+    ElectsLateAnswerAtOnce,
     /// A heartbeat reports a mark of a log directory before the journal has it durably.
     ReportsUndurableMarks,
     /// The mark of a log directory is raised in memory only.
@@ -44,7 +46,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All that the simulation finds. Unit tests find [`Mutant::SuspectsForOwnLateness`], [`Mutant::PausesAreWrongSuspicions`],
-    /// [`Mutant::AnswersByNumber`] and [`Mutant::WaitsFromOpening`].
+    /// [`Mutant::AnswersByNumber`], [`Mutant::WaitsFromOpening`] and [`Mutant::ElectsLateAnswerAtOnce`].
     pub const ALL: [Mutant; 7] = [
         Mutant::DropsLastEpochs,
         Mutant::DropsDivergences,

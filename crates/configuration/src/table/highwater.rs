@@ -38,7 +38,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::long("highwater.election.wait.ms", "5000").at_least(0).doc(
         "When the complete replicas of a partition without a leader were all started again, the controller elects the one with \
          the greatest log end. It waits at most this long for each complete replica whose broker is registered and fenced, or \
-         does not answer, and in all at most twice as long. Set it alike on all voters.",
+         does not answer, and in all at most twice as long. Without an answer it waits on; the first answer elects after this \
+         time, at most 500 ms, while another candidate may answer. Set it alike on all voters.",
     ),
     Key::long("highwater.mark.interval.ms", "10000").at_least(100).doc(
         "How often the marks of log directories that were written to are raised, and how often the controller records marks. A \
