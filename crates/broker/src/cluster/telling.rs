@@ -74,10 +74,7 @@ impl Losses {
             );
         }
         if !self.doubtful.is_empty() {
-            warn!(
-                partitions = self.doubtful.len(),
-                "this broker cannot answer for replicas of its own: they leave the in-sync replicas where another one is complete"
-            );
+            warn!(partitions = self.doubtful.len(), "{}", doubt(self.missing));
         }
         if !self.found.is_empty() {
             warn!(
@@ -85,6 +82,20 @@ impl Losses {
                 "logs have leader epochs of elections that the metadata does not have, which a lost majority of the quorum decided: their \
                  partitions have no leader before `highwater cluster elect --unclean`"
             );
+        }
+    }
+}
+
+/// Consequence of doubtful replicas, as the log names it. `missing`: see [`Losses::missing`].
+fn doubt(missing: bool) -> &'static str {
+    match missing {
+        true => {
+            "replicas may be older than the cluster counts on: they leave the in-sync and the eligible replicas only while the \
+             controller has heard another in-sync replica within two seconds, otherwise they stay eligible"
+        }
+        false => {
+            "replicas may be older than the cluster counts on: they leave the in-sync and the eligible replicas where the metadata \
+             names another complete one"
         }
     }
 }
