@@ -59,6 +59,8 @@ pub struct Directory {
     mark: Mutex<MarkKeeper>,
     /// The mark and the recorded mark, if the directory was put back from a copy and its replicas have not caught up.
     copied: Mutex<Option<(u64, u64)>>,
+    /// Whether the last removal of the note about a copy lacked room. Invariant: such a failure is reported already.
+    is_copy_note_stuck: AtomicBool,
     /// Held while `meta.properties` is read and replaced.
     meta: Mutex<()>,
     /// The folder itself, whatever has its path now; `None` where there is no machine behind the disk.
@@ -260,6 +262,7 @@ impl Directory {
             last_wall_clock: None,
             mark: Mutex::new(mark),
             copied: Mutex::new(copied),
+            is_copy_note_stuck: AtomicBool::default(),
             meta: Mutex::default(),
             offline: AtomicBool::new(false),
             renamed: AtomicU64::new(0),
@@ -286,6 +289,7 @@ impl Directory {
             last_wall_clock: None,
             mark: Mutex::default(),
             copied: Mutex::default(),
+            is_copy_note_stuck: AtomicBool::default(),
             meta: Mutex::default(),
             folder: None,
             offline: AtomicBool::new(true),
@@ -361,7 +365,13 @@ impl Directory {
             self.change_meta(|meta| meta.with_restored_copy(None))?;
             *self.copied.lock() = None;
         }
+        self.is_copy_note_stuck.store(false, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Notes that the removal of the note about a copy lacked room. Returns whether that is news.
+    pub(super) fn note_stuck_copy_note(&self) -> bool {
+        !self.is_copy_note_stuck.swap(true, Ordering::Relaxed)
     }
 
     /// Raises the mark above the recorded one, durably: the directory was recognised as a copy, and its replicas count nowhere.

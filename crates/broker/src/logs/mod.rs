@@ -358,15 +358,31 @@ impl Logs {
         self.directories.iter().any(|directory| directory.copied().is_some())
     }
 
-    /// All replicas of this broker have caught up: no directory counts as a copy any more.
-    pub fn forget_copies(&self) {
+    /// Removes the notes about copies: all replicas of this broker have caught up. A directory without room keeps its note until
+    /// a later call, and reports that once. Returns the number of directories that this call reported.
+    pub fn forget_copies(&self) -> usize {
+        let mut reported = 0;
         for (at, directory) in self.directories.iter().enumerate() {
-            if !directory.is_offline()
-                && let Err(cause) = directory.forget_copied()
-            {
-                self.journal_failed(at, &cause);
+            if directory.is_offline() {
+                continue;
+            }
+            match directory.forget_copied() {
+                Err(cause) if cause.is_full() || cause.lacks_resources() => {
+                    if directory.note_stuck_copy_note() {
+                        reported += 1;
+                        warn!(
+                            directory = %directory.path().display(),
+                            %cause,
+                            "cannot remove the line highwater.restored.copy from meta.properties, although the replicas have caught \
+                             up; retried every second"
+                        );
+                    }
+                }
+                Err(cause) => self.fail_directory(at, &cause),
+                Ok(()) => {}
             }
         }
+        reported
     }
 
     /// Notes that this process is registered. That may be lost in a crash: the processes before are known for longer then.

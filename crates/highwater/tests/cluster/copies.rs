@@ -199,6 +199,11 @@ fn a_copy_that_is_recognised_leads_nothing_until_an_intact_replica_returns() {
     wait_until("no directory is named as a copy any more", || {
         !cluster_health(&rest).1.contains("log_directory_copied")
     });
+    let properties = Path::new(&brokers[2].folder).join("meta.properties");
+    wait_until("the note about the copy is removed", || {
+        // The broker replaces the file by renaming another one over it.
+        fs::read_to_string(&properties).is_ok_and(|text| !text.contains("highwater.restored.copy"))
+    });
     drop((first, second, third));
 }
 

@@ -79,7 +79,8 @@ fn a_directory_that_was_put_back_from_a_copy_gets_a_mark_above_the_recorded_one(
     assert_eq!(mark(&copied), 0);
     copied.settle_copies(&recorded, ME);
     assert_eq!(mark(&copied), 2);
-    let again = start(&copy.after_crash(1), &["data"]).unwrap();
+    let disk_of_again = copy.after_crash(1);
+    let again = start(&disk_of_again, &["data"]).unwrap();
     assert_eq!(mark(&again), 2, "durable");
     // A start that no longer recognises the copy still knows of it, until its replicas have caught up.
     let copied = |logs: &Logs| logs.directories().next().and_then(|it| it.copied());
@@ -87,7 +88,12 @@ fn a_directory_that_was_put_back_from_a_copy_gets_a_mark_above_the_recorded_one(
     again.settle_copies(&recorded, ME);
     assert_eq!(copied(&again), Some((0, 1)));
     assert!(again.has_copies());
-    again.forget_copies();
+    disk_of_again.limit_capacity(Some(disk_of_again.used_bytes()));
+    assert_eq!(again.forget_copies(), 1, "the volume is full");
+    assert_eq!(again.forget_copies(), 0, "that is reported once");
+    assert!(again.has_copies() && again.offline().is_empty());
+    disk_of_again.limit_capacity(None);
+    assert_eq!(again.forget_copies(), 0);
     assert_eq!(copied(&again), None);
     let disk = copy.after_crash(2);
     assert_eq!(copied(&start(&disk, &["data"]).unwrap()), Some((0, 1)), "of the copy before");
