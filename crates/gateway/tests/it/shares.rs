@@ -414,8 +414,8 @@ async fn a_reader_that_a_later_partition_refuses_ends_no_filter() {
     let sent_away = filtered(&world, elsewhere(), "both").await.rest().await;
     assert!(matches!(sent_away[..], [Said::Retry(_)]), "{sent_away:?}");
     let mut connection = world.connect().await;
-    let body = r#"{"records":[{"key":"k0","value":"still there"}]}"#;
-    let posted = connection.post("/topics/t/partitions/0", JSON, body).await;
+    let posted =
+        connection.post("/topics/t/partitions/0/raw?key=k0", "text/plain", "still there").await;
     assert_eq!(posted.status, 200, "{posted:?}");
     assert_eq!(streams[0].value().await, "still there");
     drop(streams);
