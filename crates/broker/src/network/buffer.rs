@@ -28,10 +28,13 @@ pub struct BufferPool {
     retained_bytes: AtomicUsize,
     /// Bytes handed out and not yet back.
     used_bytes: AtomicUsize,
+    /// Most bytes that were handed out at a time.
+    #[cfg(test)]
+    used_bytes_max: AtomicUsize,
 }
 
 /// A buffer on loan; it goes back to the pool when dropped. It must not grow beyond the room that
-/// it came with.
+/// it came with but by [`Buffer::grow`].
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -57,13 +60,25 @@ impl BufferPool {
             }
             None => Vec::with_capacity(class.map_or(size, |class| SMALL_BYTES << class)),
         };
-        self.used_bytes.fetch_add(bytes.capacity(), Ordering::Relaxed);
+        self.lend(bytes.capacity());
         Buffer { bytes, pool: Arc::clone(self) }
+    }
+
+    fn lend(&self, bytes: usize) {
+        let _before = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        #[cfg(test)]
+        self.used_bytes_max.fetch_max(_before + bytes, Ordering::Relaxed);
     }
 
     /// Bytes on loan now, used or not.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes on loan at a time.
+    #[cfg(test)]
+    pub fn used_bytes_max(&self) -> usize {
+        self.used_bytes_max.load(Ordering::Relaxed)
     }
 
     /// Bytes kept for later.
@@ -95,6 +110,16 @@ impl BufferPool {
         }
         bytes.clear();
         self.classes[class].lock().push(bytes);
+    }
+}
+
+impl Buffer {
+    /// Makes room for `size` bytes in all, in the same memory: the allocator moves pages of large blocks, so that the
+    /// content is not held twice. With mimalloc it is, while one buffer grows.
+    pub fn grow(&mut self, size: usize) {
+        let before = self.bytes.capacity();
+        self.bytes.reserve_exact(size.saturating_sub(self.bytes.len()));
+        self.pool.lend(self.bytes.capacity() - before);
     }
 }
 

@@ -239,9 +239,15 @@ impl Inbox {
         if until > buffer.capacity() {
             let whole = self.pool.used_bytes() + needed <= RESERVED_BYTES_MAX;
             let larger = if whole { needed } else { until.max(2 * buffer.capacity()).min(needed) };
-            let mut larger = self.pool.take(larger);
-            larger.extend_from_slice(&buffer[start..]);
-            *buffer = larger;
+            if buffer.capacity() > SMALL_BYTES {
+                // A copy would hold the frame twice, and only one of them is charged.
+                buffer.drain(..start);
+                buffer.grow(larger);
+            } else {
+                let mut larger = self.pool.take(larger);
+                larger.extend_from_slice(&buffer[start..]);
+                *buffer = larger;
+            }
         } else if start + until > buffer.capacity() || buffer.len() == buffer.capacity() {
             buffer.drain(..start);
         } else {
@@ -343,6 +349,19 @@ mod tests {
         let frames = feed(&mut inbox, &[frame(1 << 20, 7), frame(300_000, 8)].concat(), 50_000);
         assert!(frames[0].len() == 1 << 20 && frames[0].iter().all(|b| *b == 7));
         assert!(frames[1].len() == 300_000 && frames[1].iter().all(|b| *b == 8));
+    }
+
+    #[test]
+    fn a_frame_that_arrives_is_not_held_twice() {
+        const FRAME_BYTES: usize = 12 << 20;
+        let memory = RequestMemory::new(128 << 20, 100 << 20);
+        let mut inbox = Inbox::new(Arc::new(BufferPool::default()), &memory.frames, FRAME_BYTES);
+        // As if others had taken all room that may be announced: the buffer doubles.
+        let _taken = inbox.pool.take(RESERVED_BYTES_MAX);
+        let frames = feed(&mut inbox, &frame(FRAME_BYTES, 7), 50_000);
+        assert!(frames.len() == 1 && frames[0].iter().all(|byte| *byte == 7));
+        let lent = inbox.pool.used_bytes_max() - RESERVED_BYTES_MAX;
+        assert!(lent <= LENGTH_BYTES + FRAME_BYTES, "{lent} bytes for a frame of {FRAME_BYTES}");
     }
 
     #[test]
