@@ -52,7 +52,7 @@ use crate::topics::TopicTable;
 
 /// Bytes of requests that have arrived and were not taken in yet that all connections together may
 /// hold, unless `queued.max.request.bytes` says otherwise.
-const REQUEST_BYTES_MAX: usize = 128 << 20;
+const REQUEST_BYTES_MAX: usize = 104 << 20;
 /// How long nothing may come of a request that has begun to arrive.
 const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
 

@@ -163,7 +163,7 @@ impl Connection {
         let limits = &server.limits;
         let frames = &server.memory.frames;
         let inbox = Inbox::new(Arc::clone(&server.buffers), frames, limits.frame_bytes_max);
-        let answers = server.memory.decoded.charge();
+        let answers = server.memory.decoded.charge_of_answers();
         let idle_max = limits.connection_idle_max;
         let now = Instant::now();
         let armed = now + limits.connection_idle_max;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wire::ApiKey;
 
 use super::buffer::{Buffer, BufferPool, SMALL_BYTES};
-use super::memory::{Charge, Gate, Size};
+use super::memory::{Charge, DECODED_FRAME_BYTES_MAX, Gate, Size};
 
 /// Bytes of a frame's length.
 pub const LENGTH_BYTES: usize = 4;
@@ -33,7 +33,11 @@ const RESERVED_BYTES_MAX: usize = 256 << 20;
 /// A frame's length that no frame may have. The connection ends: what follows has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a frame of {length} bytes; at most {max} are accepted (socket.request.max.bytes){}",
+    "a frame of {length} bytes; at most {max} are accepted ({}){}",
+    match max {
+        &DECODED_FRAME_BYTES_MAX => "the limit of all requests but Produce",
+        _ => "socket.request.max.bytes",
+    },
     foreign_protocol(*length)
 )]
 pub struct FrameTooLarge {
@@ -133,10 +137,26 @@ impl Inbox {
             return Ok(None);
         };
         let length = i32::from_be_bytes(*bytes);
+        let max = match usize::try_from(length) {
+            Ok(length) if length <= DECODED_FRAME_BYTES_MAX.min(self.frame_bytes_max) => {
+                return Ok(Some(length));
+            }
+            // Its API may have arrived.
+            Ok(_) if self.api_code().is_some_and(|code| code != ApiKey::Produce as i16) => {
+                DECODED_FRAME_BYTES_MAX.min(self.frame_bytes_max)
+            }
+            _ => self.frame_bytes_max,
+        };
         match usize::try_from(length) {
-            Ok(length) if length <= self.frame_bytes_max => Ok(Some(length)),
-            _ => Err(FrameTooLarge { length, max: self.frame_bytes_max }),
+            Ok(length) if length <= max => Ok(Some(length)),
+            _ => Err(FrameTooLarge { length, max }),
         }
+    }
+
+    /// The code of the API of the frame at the front, if it has arrived.
+    fn api_code(&self) -> Option<i16> {
+        let bytes = &self.buffer.as_ref()?[self.start..];
+        bytes.get(LENGTH_BYTES..)?.first_chunk::<2>().map(|code| i16::from_be_bytes(*code))
     }
 
     /// What stands at the front.
@@ -362,6 +382,20 @@ mod tests {
         assert!(frames.len() == 1 && frames[0].iter().all(|byte| *byte == 7));
         let lent = inbox.pool.used_bytes_max() - RESERVED_BYTES_MAX;
         assert!(lent <= LENGTH_BYTES + FRAME_BYTES, "{lent} bytes for a frame of {FRAME_BYTES}");
+    }
+
+    #[test]
+    fn only_produce_may_send_the_largest_frames() {
+        let memory = RequestMemory::new(104 << 20, 100 << 20);
+        for (api, accepted) in [(0_i16, true), (1, false), (3, false), (18, false)] {
+            let pool = Arc::new(BufferPool::default());
+            let mut inbox = Inbox::new(pool, &memory.frames, 100 << 20);
+            inbox.room();
+            inbox.buffer().extend_from_slice(&(DECODED_FRAME_BYTES_MAX as i32 + 1).to_be_bytes());
+            assert_eq!(inbox.front(), Ok(Front::Incomplete), "its API is not known");
+            inbox.buffer().extend_from_slice(&api.to_be_bytes());
+            assert_eq!(inbox.front().is_ok(), accepted, "API {api}");
+        }
     }
 
     #[test]

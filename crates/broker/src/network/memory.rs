@@ -1,4 +1,4 @@
-//! What requests may cost in memory, all connections together: two gates of bytes.
+//! What requests may cost in memory, all connections together: two gates of bytes, and a bound of their sum.
 //!
 //! - *Frames*: bytes of requests that have arrived and were not taken in yet
 //!   (`queued.max.request.bytes`). Charged as they arrive, never as they are announced. The last part
@@ -7,6 +7,9 @@
 //!
 //! Memory of group coordinators outlives requests: `shares.rs` bounds it.
 //!
+//! - *The sum* ([`RequestBound`], decision 0089): a large decoded request waits until frames have left, and large frames
+//!   do not grow meanwhile.
+//!
 //! Whoever finds no room waits and is woken. That all wait for each other, each with half a frame, is
 //! prevented by the *pass*: one frame of each size may use the last bytes of the gate.
 
@@ -14,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -39,6 +42,13 @@ const MEMBER_BYTES_MAX: usize = 32 << 20;
 const OFFSET_BYTES_MAX: usize = 64 << 20;
 /// The largest request when it is decoded, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the largest frame of an API other than Produce: frame and decoded request fit into the memory of all requests
+/// together. The decoder refuses nearly every larger one, since strings alone exceed [`REQUEST_BYTES_MAX`].
+pub const DECODED_FRAME_BYTES_MAX: usize = 60 << 20;
+/// The least bound of frames and decoded requests together, in bytes, without the part that is kept for decoded ones.
+const SUM_BYTES_MIN: usize = 104 << 20;
+/// How long the demand of a large request keeps large frames from growing. Its connection renews it every [`RETRY`].
+const DEMAND_VALID: Duration = Duration::from_secs(2);
 /// Bytes that the one large request with the pass may take beyond the gate: the largest request fits beside
 /// those that hold [`QUIET_BYTES_MAX`].
 const OVERDRAFT_BYTES: usize = REQUEST_BYTES_MAX + QUIET_BYTES_MAX - DECODED_BYTES_MAX;
@@ -96,10 +106,24 @@ pub struct RequestMemory {
 impl RequestMemory {
     /// `frames_max`: bytes of all frames; `frame_max`: bytes of the largest one, which must fit.
     pub fn new(frames_max: usize, frame_max: usize) -> RequestMemory {
-        let kept = KEPT_BYTES.min(frames_max / 4).min(frames_max.saturating_sub(frame_max));
+        let frames_limits = GateLimits {
+            bytes_max: frames_max,
+            kept_bytes: KEPT_BYTES.min(frames_max / 4),
+            // The largest frame fits with the pass.
+            spare_bytes: (KEPT_BYTES.min(frames_max / 4) / 8)
+                .min(frames_max.saturating_sub(frame_max)),
+            overdraft_bytes: 0,
+        };
+        let decoded_limits = GateLimits {
+            bytes_max: DECODED_BYTES_MAX,
+            kept_bytes: DECODED_KEPT_BYTES,
+            spare_bytes: DECODED_KEPT_BYTES / 8,
+            overdraft_bytes: OVERDRAFT_BYTES,
+        };
+        let bound = Arc::new(RequestBound::new(&frames_limits));
         RequestMemory {
-            frames: Arc::new(Gate::new(frames_max, kept, 0)),
-            decoded: Arc::new(Gate::new(DECODED_BYTES_MAX, DECODED_KEPT_BYTES, OVERDRAFT_BYTES)),
+            frames: Arc::new(Gate::new(GateKind::Frames, frames_limits, &bound)),
+            decoded: Arc::new(Gate::new(GateKind::Decoded, decoded_limits, &bound)),
             answers: Arc::default(),
             members: Arc::new(SharedPool::new(MEMBER_BYTES_MAX, Content::Reclaimable)),
             offsets: Arc::new(SharedPool::new(OFFSET_BYTES_MAX, Content::Lasting)),
@@ -178,31 +202,129 @@ impl RequestMemory {
     }
 }
 
-/// Bytes that may be held at a time.
+/// The content of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GateKind {
+    Frames,
+    Decoded,
+}
+
+/// The bounds of one gate, in bytes.
 #[derive(Debug)]
-pub struct Gate {
+struct GateLimits {
     bytes_max: usize,
     /// Not for large requests.
     kept_bytes: usize,
-    /// Only for whoever has the pass.
+    /// Only for the holder of the pass.
     spare_bytes: usize,
-    /// What the pass of large requests allows beyond all: a request is not decoded by halves.
+    /// Bytes that the pass of large requests allows beyond all: a request is not decoded by halves.
     overdraft_bytes: usize,
+}
+
+/// The bound of frames and decoded requests together (decision 0089).
+///
+/// At least [`DECODED_KEPT_BYTES`] of it are for decoded requests, so that frames that do not become whole delay no small
+/// request. A larger request demands its bytes: large frames do not grow until it has them, and the slowest of these
+/// frames are given up.
+#[derive(Debug)]
+struct RequestBound {
+    bytes_max: usize,
+    /// Bytes that a large decoded request leaves to small frames.
+    spare_bytes: usize,
+    /// Bytes that other decoded requests leave to small frames.
+    kept_bytes: usize,
+    frame_bytes: AtomicUsize,
+    /// Without unsent answers, which may exceed their gate.
+    decoded_bytes: AtomicUsize,
+    /// Bytes that the large request with the pass waits for, and the time of its last attempt.
+    demand: Mutex<Option<(usize, Instant)>>,
+}
+
+impl RequestBound {
+    fn new(frames: &GateLimits) -> RequestBound {
+        RequestBound {
+            bytes_max: frames.bytes_max.max(SUM_BYTES_MIN) + DECODED_KEPT_BYTES,
+            spare_bytes: frames.spare_bytes,
+            kept_bytes: frames.kept_bytes,
+            frame_bytes: AtomicUsize::new(0),
+            decoded_bytes: AtomicUsize::new(0),
+            demand: Mutex::new(None),
+        }
+    }
+
+    fn used_bytes(&self, kind: GateKind) -> &AtomicUsize {
+        match kind {
+            GateKind::Frames => &self.frame_bytes,
+            GateKind::Decoded => &self.decoded_bytes,
+        }
+    }
+
+    /// Bytes that a large request waits for.
+    fn demanded_bytes(&self) -> usize {
+        let demand = *self.demand.lock();
+        demand.filter(|(_, at)| at.elapsed() < DEMAND_VALID).map_or(0, |(bytes, _)| bytes)
+    }
+
+    /// Bytes that decoded requests have, or may have at any time.
+    fn decoded_or_kept_bytes(&self) -> usize {
+        self.decoded_bytes.load(Ordering::Relaxed).max(DECODED_KEPT_BYTES)
+    }
+
+    /// Most bytes of all frames after one of this size has grown.
+    fn frames_limit(&self, size: Size, has_pass: bool) -> usize {
+        let beside = match size {
+            Size::Small => self.decoded_or_kept_bytes(),
+            Size::Large => {
+                let decoded = self.decoded_bytes.load(Ordering::Relaxed);
+                (decoded + self.demanded_bytes()).max(DECODED_KEPT_BYTES)
+            }
+        };
+        let kept = match (size, has_pass) {
+            (Size::Small, true) => 0,
+            (Size::Small, false) | (Size::Large, true) => self.spare_bytes,
+            (Size::Large, false) => self.kept_bytes,
+        };
+        self.bytes_max.saturating_sub(beside + kept)
+    }
+
+    /// Most bytes of all decoded requests after one of this size has been admitted.
+    fn decoded_limit(&self, size: Size) -> usize {
+        let kept = match size {
+            Size::Small => self.kept_bytes,
+            Size::Large => self.spare_bytes,
+        };
+        let frames = self.frame_bytes.load(Ordering::Relaxed);
+        self.bytes_max.saturating_sub(frames + kept).max(DECODED_KEPT_BYTES)
+    }
+
+    fn is_under_pressure(&self) -> bool {
+        let used = self.frame_bytes.load(Ordering::Relaxed) + self.decoded_or_kept_bytes();
+        used + self.demanded_bytes() > self.bytes_max / 4 * 3
+    }
+}
+
+/// Bytes that may be held at a time.
+#[derive(Debug)]
+pub struct Gate {
+    kind: GateKind,
+    limits: GateLimits,
+    bound: Arc<RequestBound>,
     used_bytes: AtomicUsize,
     /// Whether the pass of small, of large requests is given away.
     passes: [AtomicBool; 2],
-    /// Whether `waiting` may hold somebody.
+    /// Whether `waiting` may hold a waker.
     is_waited_for: AtomicBool,
+    /// Connections that wait for this gate. Bytes that leave the other one do not wake them: they try again after
+    /// [`RETRY`].
     waiting: Mutex<VecDeque<Waker>>,
 }
 
 impl Gate {
-    fn new(bytes_max: usize, kept_bytes: usize, overdraft_bytes: usize) -> Gate {
+    fn new(kind: GateKind, limits: GateLimits, bound: &Arc<RequestBound>) -> Gate {
         Gate {
-            bytes_max,
-            kept_bytes,
-            spare_bytes: kept_bytes / 8,
-            overdraft_bytes,
+            kind,
+            limits,
+            bound: Arc::clone(bound),
             used_bytes: AtomicUsize::new(0),
             passes: Default::default(),
             is_waited_for: AtomicBool::new(false),
@@ -212,7 +334,14 @@ impl Gate {
 
     /// A charge of nothing.
     pub fn charge(self: &Arc<Gate>) -> Charge {
-        Charge { gate: Arc::clone(self), bytes: 0, pass: None }
+        Charge { gate: Arc::clone(self), bytes: 0, pass: None, is_bounded: true }
+    }
+
+    /// A charge of nothing, of unsent answers: they exist whether there is room or not, and delay no frame.
+    pub fn charge_of_answers(self: &Arc<Gate>) -> Charge {
+        let mut charge = self.charge();
+        charge.is_bounded = false;
+        charge
     }
 
     /// Bytes held now.
@@ -222,12 +351,12 @@ impl Gate {
 
     /// Bytes that may be held.
     pub fn bytes_max(&self) -> usize {
-        self.bytes_max
+        self.limits.bytes_max
     }
 
-    /// Whether more than three quarters are held.
+    /// Whether more than three quarters are held, of the gate or of the sum of both.
     pub fn is_under_pressure(&self) -> bool {
-        self.used_bytes() > self.bytes_max / 4 * 3
+        self.used_bytes() > self.bytes_max() / 4 * 3 || self.bound.is_under_pressure()
     }
 
     /// Has `waker` woken when bytes are given back. It may be woken for nothing.
@@ -239,25 +368,47 @@ impl Gate {
         self.is_waited_for.store(true, Ordering::SeqCst);
     }
 
-    fn limit(&self, size: Size, has_pass: bool) -> usize {
+    /// Most bytes of the gate itself.
+    fn own_limit(&self, size: Size, has_pass: bool) -> usize {
+        let GateLimits { bytes_max, kept_bytes, spare_bytes, overdraft_bytes } = self.limits;
         match (size, has_pass) {
-            (Size::Small, true) => self.bytes_max,
-            (Size::Small, false) => self.bytes_max - self.spare_bytes,
-            (Size::Large, true) if self.overdraft_bytes > 0 => {
-                self.bytes_max + self.overdraft_bytes
-            }
-            (Size::Large, true) => self.bytes_max - self.spare_bytes,
-            (Size::Large, false) => self.bytes_max - self.kept_bytes,
+            (Size::Small, true) => bytes_max,
+            (Size::Small, false) => bytes_max - spare_bytes,
+            (Size::Large, true) if overdraft_bytes > 0 => bytes_max + overdraft_bytes,
+            (Size::Large, true) => bytes_max - spare_bytes,
+            (Size::Large, false) => bytes_max - kept_bytes,
         }
     }
 
-    fn try_take(&self, bytes: usize, limit: usize) -> bool {
-        let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    /// Most bytes of the gate beside the other one.
+    fn shared_limit(&self, size: Size, has_pass: bool) -> usize {
+        match self.kind {
+            GateKind::Frames => self.bound.frames_limit(size, has_pass),
+            GateKind::Decoded => self.bound.decoded_limit(size),
+        }
     }
 
-    fn give_back(&self, bytes: usize) {
+    /// Takes bytes of the gate and of the bound of both, or of neither. Threads that take bytes of both gates at the same
+    /// time may exceed the bound by one step each.
+    fn try_take(&self, bytes: usize, size: Size, has_pass: bool) -> bool {
+        let in_bound = self.bound.used_bytes(self.kind);
+        if in_bound.load(Ordering::Relaxed) + bytes > self.shared_limit(size, has_pass) {
+            return false;
+        }
+        let limit = self.own_limit(size, has_pass);
+        let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        if self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return false;
+        }
+        in_bound.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    fn give_back(&self, bytes: usize, is_bounded: bool) {
         self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if is_bounded {
+            self.bound.used_bytes(self.kind).fetch_sub(bytes, Ordering::SeqCst);
+        }
         if self.is_waited_for.load(Ordering::SeqCst) {
             self.wake_waiting();
         }
@@ -281,6 +432,8 @@ pub struct Charge {
     bytes: usize,
     /// The pass, if this charge has one.
     pass: Option<Size>,
+    /// Whether it counts in the bound of both gates.
+    is_bounded: bool,
 }
 
 impl Charge {
@@ -293,9 +446,16 @@ impl Charge {
     pub fn set(&mut self, bytes: usize) {
         match bytes.cmp(&self.bytes) {
             std::cmp::Ordering::Greater => {
-                self.gate.used_bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+                let more = bytes - self.bytes;
+                self.gate.used_bytes.fetch_add(more, Ordering::Relaxed);
+                if self.is_bounded {
+                    let in_bound = self.gate.bound.used_bytes(self.gate.kind);
+                    in_bound.fetch_add(more, Ordering::Relaxed);
+                }
             }
-            std::cmp::Ordering::Less => self.gate.give_back(self.bytes - bytes),
+            std::cmp::Ordering::Less => {
+                self.gate.give_back(self.bytes - bytes, self.is_bounded);
+            }
             std::cmp::Ordering::Equal => {}
         }
         self.bytes = bytes;
@@ -310,12 +470,27 @@ impl Charge {
         if more == 0 {
             return true;
         }
-        let taken = self.gate.try_take(more, self.gate.limit(size, self.pass == Some(size)))
-            || (self.take_pass(size) && self.gate.try_take(more, self.gate.limit(size, true)));
+        let taken = self.gate.try_take(more, size, self.pass == Some(size))
+            || (self.take_pass(size) && self.gate.try_take(more, size, true));
         if taken {
             self.bytes = bytes;
         }
+        if self.gate.kind == GateKind::Decoded {
+            self.note_demand(more, taken);
+        }
         taken
+    }
+
+    /// Records the demand of a large request with the pass, or its end. A request that was not admitted is charged again
+    /// later: its pass returns without a wake-up, since two requests that wait would wake each other all the time.
+    fn note_demand(&mut self, more: usize, taken: bool) {
+        if self.pass == Some(Size::Large) {
+            *self.gate.bound.demand.lock() = (!taken).then(|| (more, Instant::now()));
+        }
+        if let Some(size) = self.pass.filter(|_| !taken && self.bytes == 0) {
+            self.pass = None;
+            self.gate.passes[size as usize].store(false, Ordering::Release);
+        }
     }
 
     fn take_pass(&mut self, size: Size) -> bool {
@@ -355,7 +530,7 @@ mod tests {
         let gate = frames();
         let mut hogs: Vec<Charge> = (0..200).map(|_| gate.charge()).collect();
         let taken = hogs.iter_mut().filter_map(|hog| hog.try_raise(MIB, Size::Large).then_some(()));
-        assert_eq!(taken.count(), 101, "100 MiB, and whoever has the pass");
+        assert_eq!(taken.count(), 97, "96 MiB, and one more with the pass");
         let mut small = gate.charge();
         assert!(small.try_raise(MIB, Size::Small));
         drop(hogs);
@@ -405,7 +580,7 @@ mod tests {
         let halves = frames
             .iter_mut()
             .filter_map(|frame| frame.try_raise(MIB / 2, Size::Small).then_some(()));
-        assert_eq!(halves.count(), 250, "all that there is room for");
+        assert_eq!(halves.count(), 249, "all that there is room for");
         let mut whole = 0;
         while !frames.is_empty() {
             let before = frames.len();
@@ -429,6 +604,84 @@ mod tests {
         assert!(!second.try_raise(2 * MIB, Size::Large), "one at a time");
         drop(first);
         assert!(second.try_raise(64 * MIB, Size::Large));
+    }
+
+    /// The most that frames and decoded requests hold together by default, in MiB.
+    const SUM_MIB_MAX: usize = 128;
+
+    fn by_default() -> RequestMemory {
+        RequestMemory::new(104 * MIB, 100 * MIB)
+    }
+
+    /// Raises charges of one gate by 1 MiB each until none can grow.
+    fn fill(charges: &mut [Charge], size: Size) {
+        while charges.iter_mut().any(|charge| charge.try_raise(charge.bytes + MIB, size)) {}
+    }
+
+    #[test]
+    fn frames_and_decoded_requests_together_keep_one_bound() {
+        for sizes in [[Size::Small, Size::Large], [Size::Large, Size::Small]] {
+            for frames_first in [true, false] {
+                let memory = by_default();
+                let charges = |gate: &Arc<Gate>| [gate.charge(), gate.charge(), gate.charge()];
+                let (mut frames, mut decoded) = (charges(&memory.frames), charges(&memory.decoded));
+                let gates = if frames_first { [true, false] } else { [false, true] };
+                for is_frames in gates {
+                    let charges = if is_frames { &mut frames } else { &mut decoded };
+                    sizes.iter().for_each(|size| fill(charges, *size));
+                }
+                let used = [&memory.frames, &memory.decoded].map(|gate| gate.used_bytes() / MIB);
+                assert!(used[0] + used[1] <= SUM_MIB_MAX, "{used:?} MiB of frames and decoded");
+                assert!(used[1] >= 23, "{used:?}: decoded requests keep their part");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_request_waits_for_frames_that_do_not_grow_meanwhile() {
+        let memory = by_default();
+        let mut dripping = [memory.frames.charge(), memory.frames.charge()];
+        let whole = 4 * MIB;
+        assert!(dripping[1].try_raise(whole, Size::Large));
+        fill(&mut dripping[..1], Size::Large);
+        let try_decode = || {
+            let mut charge = memory.decoded.charge();
+            charge.try_raise(REQUEST_BYTES_MAX, Size::Large).then_some(charge)
+        };
+        assert!(try_decode().is_none(), "{} bytes of frames", memory.frames.used_bytes());
+        assert!(memory.frames.is_under_pressure(), "the slowest frame is given up");
+        assert!(!dripping[1].try_raise(whole + MIB, Size::Large), "a large frame grows");
+        let (mut small, mut decoded) = (memory.frames.charge(), memory.decoded.charge());
+        assert!(small.try_raise(MIB, Size::Small) && decoded.try_raise(MIB, Size::Small));
+        drop(decoded);
+        // The slowest one is given up.
+        dripping[0].set(0);
+        let large = try_decode().expect("frames have left");
+        assert!(dripping[1].try_raise(whole + MIB, Size::Large), "there is room again");
+        fill(&mut dripping, Size::Large);
+        assert!(small.try_raise(2 * MIB, Size::Small), "large frames leave a part to small ones");
+        let used = (memory.frames.used_bytes() + memory.decoded.used_bytes()) / MIB;
+        assert!(used <= SUM_MIB_MAX, "{used} MiB");
+        drop(large);
+    }
+
+    #[test]
+    fn the_largest_frame_is_decoded_beside_the_part_of_small_requests() {
+        let memory = by_default();
+        let (mut frame, mut small) = (memory.frames.charge(), memory.frames.charge());
+        assert!(small.try_raise(MIB / 2, Size::Small));
+        assert!(frame.try_raise(DECODED_FRAME_BYTES_MAX, Size::Large));
+        assert!(memory.decoded.charge().try_raise(REQUEST_BYTES_MAX, Size::Large));
+        frame.set(0);
+        assert!(frame.try_raise(100 * MIB, Size::Large), "the largest batch arrives");
+    }
+
+    #[test]
+    fn unsent_answers_delay_no_frame() {
+        let memory = by_default();
+        let mut answers = memory.decoded.charge_of_answers();
+        answers.set(500 * MIB);
+        assert!(memory.frames.charge().try_raise(100 * MIB, Size::Large));
     }
 
     #[test]

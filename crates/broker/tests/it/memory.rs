@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use model::{Compression, ErrorCode, Timestamp, record::BatchBuilder};
 
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wire::CreateTopicsRequest;
 use wire::create_topics::CreatableTopic;
@@ -200,6 +201,50 @@ async fn requests_behind_a_long_poll_are_not_decoded() {
     other.append("long", batch(&["meanwhile"])).await;
     let growth = peak.growth_bytes();
     assert!(growth < 64 * MIB, "grew by {} MiB", growth / MIB);
+    broker.stop().await;
+}
+
+/// Frames of 100 MiB that never become whole fill the memory of requests; a large request of another client has its turn.
+#[tokio::test]
+async fn a_large_request_is_decoded_within_the_bound_that_frames_fill() {
+    let broker = Broker::start_alone(&[("http.listener", "127.0.0.1:0")]).await;
+    let mut other = broker.connect().await;
+    let topic = |n: usize| wire::metadata::MetadataRequestTopic {
+        name: Some(format!("{:02x}", n % 256)),
+        ..Default::default()
+    };
+    let large = wire::MetadataRequest {
+        topics: Some((0..600_000).map(topic).collect()),
+        allow_auto_topic_creation: false,
+        ..Default::default()
+    };
+    let large = frame_of(&large, 4, 1);
+    let peak = Peak::begin();
+    let mut dripping = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let mut conn = broker.connect().await;
+        conn.write(&(100i32 << 20).to_be_bytes()).await;
+        dripping.spawn(async move {
+            let piece = vec![0; 64 << 10];
+            // Less than 100 MiB. The broker closes the connection of one frame at least.
+            for _ in 0..1_599 {
+                if conn.stream.write_all(&piece).await.is_err() {
+                    return;
+                }
+            }
+            std::future::pending::<()>().await;
+        });
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while broker.metric("highwater_request_memory_bytes").await < (90 * MIB) as f64 {
+        assert!(Instant::now() < deadline, "frames do not fill their memory");
+    }
+    other.write(&large).await;
+    let answer = timeout(Duration::from_secs(120), other.receive_frame_or_wait()).await;
+    answer.expect("an answer").expect("the connection is open");
+    let growth = peak.growth_bytes();
+    assert!(growth < 150 * MIB, "grew by {} MiB", growth / MIB);
+    dripping.abort_all();
     broker.stop().await;
 }
 

@@ -81,7 +81,7 @@ pub(super) const KEYS: &[Key] = &[
         .doc("Requests waiting for a thread before the network threads stop reading."),
     Key::long("queued.max.request.bytes", "-1").doc(
         "Bytes of requests that have arrived and were not taken in yet, all connections together, \
-         before the broker stops reading; -1: 128 MiB, or one request if that is more.",
+         before the broker stops reading; -1: 104 MiB, or one request if that is more.",
     ),
     Key::int("request.timeout.ms", "30000")
         .ignored(super::LINK_TIMES)
