@@ -110,6 +110,11 @@ fn http(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
+    parsed(&answer)
+}
+
+/// Code and body of an answer over HTTP.
+fn parsed(answer: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
@@ -127,6 +132,12 @@ fn is_alive(pid: i32) -> bool {
     // A zombie process counts as dead.
     let is_zombie = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'));
     test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && !is_zombie
+}
+
+/// The error in an answer over HTTP, which must be JSON.
+fn json_error(answer: &(u16, String)) -> (u16, String) {
+    let body: Value = serde_json::from_str(&answer.1).unwrap_or_else(|_| panic!("{answer:?}"));
+    (answer.0, body["error"].as_str().unwrap().to_owned())
 }
 
 /// Output of a test broker that must not start.
@@ -373,6 +384,26 @@ fn rules_are_listed_set_and_removed_over_http() {
 }
 
 #[test]
+fn errors_below_faults_are_json() {
+    let broker = Served::start(&[]);
+    let error = |method: &str, path: &str, body: &str| json_error(&broker.http(method, path, body));
+    for (path, named) in
+        [("/faults/x", "\"x\""), ("/faults/x/y", "/faults/x/y"), ("/faults/", "/faults/")]
+    {
+        let (code, message) = error("GET", path, "");
+        assert!(code == 404 && message.contains(named), "{code} {message}");
+    }
+    // The last byte is the one above the limit: the server reads all of them before it answers.
+    let too_large = "x".repeat(64 * 1024 + 1);
+    for path in ["/faults", "/faults/x"] {
+        let (code, message) = error("PUT", path, &too_large);
+        assert!(code == 413 && message.contains("limit"), "{code} {message}");
+    }
+    assert_eq!(error("POST", "/faults", ""), (405, "method not allowed".to_owned()));
+    assert_eq!(error("PUT", "/faults/%ff", "{}").0, 400);
+}
+
+#[test]
 fn a_killed_broker_keeps_the_record_whose_answer_was_never_sent() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -602,7 +633,7 @@ fn half_sent_rules_do_not_keep_the_http_port() {
         stream.write_all(head.as_bytes()).unwrap();
         stream
     };
-    let _half_sent: Vec<TcpStream> = (0..16).map(|_| half_sent()).collect();
+    let mut half_sent: Vec<TcpStream> = (0..16).map(|_| half_sent()).collect();
     let is_served = || {
         let mut answer = String::new();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -611,6 +642,9 @@ fn half_sent_rules_do_not_keep_the_http_port() {
         sent.and_then(|()| stream.read_to_string(&mut answer)).is_ok_and(|count| count > 0)
     };
     wait_until("a further request is answered", is_served);
+    let mut answer = String::new();
+    half_sent[0].read_to_string(&mut answer).unwrap();
+    assert_eq!(json_error(&parsed(&answer)), (408, "request timeout".to_owned()));
 }
 
 #[test]

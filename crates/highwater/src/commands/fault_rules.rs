@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, Path as PathPart, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use proxy::FaultInjector;
 use proxy::fault_injection::{
     BrokerControl, FORMS, FaultEngine, FaultFileError, FaultPlan, RefusedRule, parse_journal,
@@ -122,8 +123,11 @@ pub fn routes(faults: Arc<FaultInjector>) -> Router {
     Router::new()
         .route("/faults", get(show).put(replace).delete(clear))
         .route("/faults/{name}", get(show_one).put(put).delete(remove))
+        .route("/faults/", any(unknown_path))
+        .route("/faults/{name}/{*further}", any(unknown_path))
         .layer(middleware::from_fn(limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(report_errors_in_json))
         .with_state(faults)
 }
 
@@ -131,6 +135,33 @@ pub fn routes(faults: Arc<FaultInjector>) -> Router {
 async fn limit_time(request: Request, next: Next) -> Response {
     let answer = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
     answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
+/// Answers 404 to paths below `/faults` that name no rule.
+async fn unknown_path(request: Request) -> Refusal {
+    let message = format!("no rule has the path {}; use /faults/NAME", request.uri().path());
+    Refusal { code: StatusCode::NOT_FOUND, message }
+}
+
+/// Rewrites errors of the HTTP library and of [`limit_time`], which are plain text or empty, as JSON.
+async fn report_errors_in_json(request: Request, next: Next) -> Response {
+    let answer = next.run(request).await;
+    let code = answer.status();
+    let is_error = code.is_client_error() || code.is_server_error();
+    let json = HeaderValue::from_static("application/json");
+    if !is_error || answer.headers().get(header::CONTENT_TYPE) == Some(&json) {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    let text = to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
+    let message = match str::from_utf8(&text) {
+        Ok(text) if !text.is_empty() => text.to_owned(),
+        _ => code.canonical_reason().unwrap_or("error").to_lowercase(),
+    };
+    // These describe the replaced body. `Allow` of 405 stays.
+    head.headers.remove(header::CONTENT_TYPE);
+    head.headers.remove(header::CONTENT_LENGTH);
+    (head.status, head.headers, Refusal { code, message }).into_response()
 }
 
 type Faults = State<Arc<FaultInjector>>;
