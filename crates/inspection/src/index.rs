@@ -153,9 +153,6 @@ pub(super) fn aborted(disk: &dyn Disk, path: &Path, tell: &mut Tell<'_>) -> io::
 }
 
 fn entry_sum(base: i64, number: u32, entry: &[u8]) -> [u8; SUM_BYTES] {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    [&base.to_be_bytes()[..], &number.to_be_bytes(), entry]
-        .iter()
-        .for_each(|part| digest.update(part));
-    (digest.finalize() as u32).to_be_bytes()
+    let bytes = [&base.to_be_bytes()[..], &number.to_be_bytes(), entry].concat();
+    crc_fast::crc32_iscsi(&bytes).to_be_bytes()
 }

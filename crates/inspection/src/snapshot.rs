@@ -59,7 +59,7 @@ fn wrong_head(bytes: &[u8]) -> Option<String> {
         return Some(format!("unknown version {version} of snapshots"));
     }
     let expected = u32::from_be_bytes(be(bytes, 2));
-    let actual = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[6..]) as u32;
+    let actual = crc_fast::crc32_iscsi(&bytes[6..]);
     if expected != actual {
         return Some(format!("the checksum says {expected:#010x}, the bytes say {actual:#010x}"));
     }

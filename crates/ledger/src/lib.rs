@@ -5,6 +5,7 @@
 //!
 //! Read [`Entry`], then [`entry`] (its bytes in the log) and [`message`] (those between members).
 
+mod crc64;
 pub mod entry;
 pub mod message;
 pub mod mutants;

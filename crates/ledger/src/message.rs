@@ -33,6 +33,7 @@ use model::batch::BatchError;
 use model::fields::{FieldError, Reader, Writer};
 use model::{BatchHeader, Timestamp};
 
+use crate::crc64::crc64_nvme;
 use crate::entry::{self, EntryError};
 use crate::mutants::{Mutant, is_planted};
 use crate::{Entry, Place, Vote, is_node_id};
@@ -83,8 +84,7 @@ pub struct WholeId {
 impl WholeId {
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> WholeId {
-        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes);
-        WholeId { length: bytes.len() as u64, checksum }
+        WholeId { length: bytes.len() as u64, checksum: crc64_nvme(bytes) }
     }
 }
 

@@ -348,7 +348,7 @@ impl BatchHeader {
 
 /// The CRC-32C of one whole batch, from its attributes to its end.
 pub fn checksum(batch: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &batch[AT_ATTRIBUTES..]) as u32
+    crc_fast::crc32_iscsi(&batch[AT_ATTRIBUTES..])
 }
 
 /// Stamps what a leader decides at append. Both fields lie outside the checksum.

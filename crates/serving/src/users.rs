@@ -119,7 +119,7 @@ fn is_hash(hash: &str) -> bool {
 }
 
 pub(crate) fn sum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    crc_fast::crc32_iscsi(bytes)
 }
 
 fn from_hex(text: &str) -> Option<TokenHash> {

@@ -17,7 +17,7 @@ const BEHIND: &[u8] = b"\"}\n";
 const DIGITS: usize = 8;
 
 fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// Adds the checksum to a file that ends with a JSON object and a line feed.

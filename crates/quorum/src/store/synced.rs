@@ -30,7 +30,7 @@ pub(super) struct SyncedNote {
 
 fn line(below: u64) -> Vec<u8> {
     let digits = format!("{below:020} ");
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, digits.as_bytes()) as u32;
+    let crc = crc_fast::crc32_iscsi(digits.as_bytes());
     format!("{digits}{crc:08x}\n").into_bytes()
 }
 

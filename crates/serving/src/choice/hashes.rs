@@ -9,7 +9,7 @@ pub use model::partitioner::java_hash_code;
 
 /// The CRC-32 of Ethernet and zip, as librdkafka's `consistent` partitioner takes of a key.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+    crc32fast::hash(bytes)
 }
 
 /// Java's `Math.floorMod(hashCode, count)`: from 0. `count` is positive.

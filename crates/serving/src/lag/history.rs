@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::crc32_iscsi;
 
 /// Milliseconds of a slot of the last hour.
 pub const FINE_MS: i64 = 15_000;
@@ -207,7 +207,7 @@ impl Series {
 }
 
 fn crc(bytes: &[u8]) -> u32 {
-    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    crc32_iscsi(bytes)
 }
 
 /// Steps for each factor of e: the largest u64 still has a code.

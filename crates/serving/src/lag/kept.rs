@@ -5,7 +5,7 @@
 //! CRC-32C of all of that (u32). Little-endian. What does not fit is not believed.
 //! ```
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::crc32_iscsi;
 
 use super::history::{BYTES, History, Unreadable};
 
@@ -29,7 +29,7 @@ pub fn to_bytes<'a>(groups: impl ExactSizeIterator<Item = (&'a str, &'a History)
 }
 
 fn crc(bytes: &[u8]) -> u32 {
-    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    crc32_iscsi(bytes)
 }
 
 /// The groups of such a file.

@@ -19,7 +19,7 @@ fn some() -> Users {
 
 /// With the checksum that fits.
 fn summed(lines: &str) -> String {
-    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, lines.as_bytes());
+    let sum = crc_fast::crc32_iscsi(lines.as_bytes());
     format!("{lines}end {sum:08x}\n")
 }
 

@@ -84,7 +84,7 @@ fn decode_entry(entry: &[u8]) -> (ProducerId, Producer) {
 
 /// Kafka's own way: the CRC-32C of everything behind the checksum's field.
 fn checksum(snapshot: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &snapshot[6..]) as u32
+    crc_fast::crc32_iscsi(&snapshot[6..])
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl Fields<'_> {
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[CHECKED_FROM..]) as u32
+    crc_fast::crc32_iscsi(&bytes[CHECKED_FROM..])
 }
 
 #[cfg(test)]
