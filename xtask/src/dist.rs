@@ -162,6 +162,16 @@ pub fn build_folder(targets: &Path, arch: Arch) -> PathBuf {
     build::binary_folder(&targets.join("dist-build"), arch)
 }
 
+/// Builds the static binary of this machine's processor with its symbols, below cargo's target folder.
+///
+/// # Errors
+/// Releases do not support the processor, or the build fails.
+pub fn unstripped_binary(targets: &Path) -> Result<PathBuf> {
+    let arch = Arch::of_this_machine().context("releases do not support this processor")?;
+    let release = Release::of_checkout(true)?;
+    build::unstripped_binary(arch, &release, &targets.join("dist-build"))
+}
+
 /// Licences of the crates that are linked into the binary of a processor.
 pub fn notices(arch: Arch) -> Result<String> {
     licences::notices(&crates::linked_crates(arch)?)

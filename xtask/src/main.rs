@@ -24,6 +24,7 @@ mod readers;
 mod realtext;
 mod repository;
 mod secured;
+mod size;
 mod sources;
 mod test_programs;
 mod tidy;
@@ -85,6 +86,8 @@ enum Task {
     Realtext(realtext::Arguments),
     /// Run Highwater's clients in front of an Apache Kafka with TLS and logins
     Secured,
+    /// Name the largest crates of the released program
+    Size(size::Arguments),
     /// Check what no compiler checks: layers, headers, sizes, links
     Tidy,
     /// Fail the power, damage data folders, open those of earlier versions
@@ -118,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         Task::Openapi(arguments) => openapi::run(&arguments),
         Task::Realtext(arguments) => realtext::run(&arguments),
         Task::Secured => secured::run(),
+        Task::Size(arguments) => size::run(&arguments),
         Task::Tidy => tidy::run(),
         Task::Trial(arguments) => trials::run(&arguments),
         Task::Upgrade(arguments) => upgrade::run(&arguments),

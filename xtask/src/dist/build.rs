@@ -29,13 +29,37 @@ pub(super) struct ShellHelp {
 
 /// Builds the static binary below `target`.
 pub(super) fn static_binary(arch: Arch, release: &Release, target: &Path) -> Result<PathBuf> {
+    let mut cargo = static_build(arch, release, target, "build")?;
+    run_build(&mut cargo)?;
+    built(arch, target)
+}
+
+/// Builds the same binary with its symbols. It has another name: images are made of the stripped one.
+pub(super) fn unstripped_binary(arch: Arch, release: &Release, target: &Path) -> Result<PathBuf> {
+    let mut cargo = static_build(arch, release, target, "rustc")?;
+    run_build(cargo.args(["--bin", "highwater", "--", "-C", "strip=none"]))?;
+    let binary = built(arch, target)?;
+    let unstripped = binary.with_file_name("highwater-unstripped");
+    std::fs::rename(binary, &unstripped)?;
+    Ok(unstripped)
+}
+
+/// Path of the binary that a build left below `target`.
+fn built(arch: Arch, target: &Path) -> Result<PathBuf> {
+    let binary = binary_folder(target, arch).join("highwater");
+    ensure!(binary.is_file(), "the build left no {}", binary.display());
+    Ok(binary)
+}
+
+/// A subcommand of cargo that builds the static binary below `target`.
+fn static_build(arch: Arch, release: &Release, target: &Path, subcommand: &str) -> Result<Command> {
     let python =
         clients::python_environment(&repository().join("conformance/dist/requirements.txt"))
             .context("cannot install cargo-zigbuild and zig")?;
     install_target(arch)?;
     eprintln!("building for {} …", arch.target());
     let mut cargo = process::command(python.join("bin/cargo-zigbuild"));
-    cargo.args(["build", "--locked", "--profile", "dist", "--package", "highwater"]);
+    cargo.args([subcommand, "--locked", "--profile", "dist", "--package", "highwater"]);
     cargo.args(["--target", arch.target()]).current_dir(repository());
     // The wrapper finds zig by the interpreter of its own environment.
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -48,10 +72,7 @@ pub(super) fn static_binary(arch: Arch, release: &Release, target: &Path) -> Res
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.collect::<Vec<_>>().join("\u{1f}"));
     let flags = remapped.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
     cargo.env("CFLAGS", flags.collect::<Vec<_>>().join(" "));
-    run_build(&mut cargo)?;
-    let binary = binary_folder(target, arch).join("highwater");
-    ensure!(binary.is_file(), "the build left no {}", binary.display());
-    Ok(binary)
+    Ok(cargo)
 }
 
 /// Folder of the static binary below `target`.
