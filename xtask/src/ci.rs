@@ -89,6 +89,8 @@ const CLIENTS: &[Step] = &[
     cargo("real clients", &["xt", "clients", "--output", "target/clients.json"]),
     cargo("a real text, with crashes", &["xt", "realtext"]),
     cargo("wrappers of the test broker", &["xt", "wrappers"]),
+    // Every module once by its start script; Testcontainers for Python with real containers.
+    cargo("the image of test suites", &["xt", "containers", "--starts", "1"]),
 ];
 
 /// What stands beside the gateway and the console, and in front of them.

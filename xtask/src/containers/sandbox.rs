@@ -31,10 +31,18 @@ pub(super) fn missing_permission() -> Option<&'static str> {
     }
 }
 
-/// The unpacked image.
+/// The unpacked image, from which sandboxes are made. Containers do not run in it.
+pub(super) struct Template {
+    root: TempDir,
+}
+
+/// A copy of the image for one container.
 pub(super) struct Sandbox {
     root: TempDir,
 }
+
+/// Top-level folders whose files no module changes: copies share them by links.
+const SHARED: [&str; 4] = ["bin", "lib", "lib64", "usr"];
 
 /// A container that runs, and ends when this is dropped.
 pub(super) struct Container<'a> {
@@ -44,12 +52,17 @@ pub(super) struct Container<'a> {
     output: Vec<String>,
 }
 
-impl Sandbox {
+/// A folder that the user of the image reads.
+fn readable_folder() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
+}
+
+impl Template {
     /// Unpacks the layers. A dynamic program gets the libraries of this machine.
-    pub(super) fn unpack(tarballs: &[PathBuf], binary: &Path) -> Result<Sandbox> {
-        let root = tempfile::tempdir()?;
-        // The user of the image reads the folder.
-        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755))?;
+    pub(super) fn unpack(tarballs: &[PathBuf], binary: &Path) -> Result<Template> {
+        let root = readable_folder()?;
         for tarball in tarballs {
             let mut tar = process::command("tar");
             tar.args(["--extract", "--preserve-permissions", "--file"]).arg(tarball);
@@ -67,9 +80,43 @@ impl Sandbox {
         // Container programs write this file.
         let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
         fs::write(root.path().join("etc/hosts"), format!("127.0.0.1 localhost {name}"))?;
-        Ok(Sandbox { root })
+        Ok(Template { root })
     }
 
+    /// Folder of the unpacked image.
+    pub(super) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Packs the unpacked image into one tarball.
+    pub(super) fn pack(&self, tarball: &Path) -> Result<()> {
+        let mut tar = process::command("tar");
+        tar.args(["--create", "--file"]).arg(tarball).arg("--directory").arg(self.root()).arg(".");
+        let outcome = process::run(&mut tar, None, LIMIT)?;
+        ensure!(outcome.success(), "tar: {}", outcome.story());
+        Ok(())
+    }
+
+    /// Copies the image. Program and libraries are links, so that a copy costs little.
+    pub(super) fn sandbox(&self) -> Result<Sandbox> {
+        let root = readable_folder()?;
+        let (mut shared, mut copied) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(self.root())? {
+            let entry = entry?;
+            let is_shared = SHARED.iter().any(|name| entry.file_name() == *name);
+            if is_shared { &mut shared } else { &mut copied }.push(entry.path());
+        }
+        for (link, paths) in [(Some("--link"), shared), (None, copied)] {
+            let mut cp = process::command("cp");
+            cp.arg("--archive").args(link).args(paths).arg(root.path());
+            let outcome = process::run(&mut cp, None, LIMIT)?;
+            ensure!(outcome.success(), "cp: {}", outcome.story());
+        }
+        Ok(Sandbox { root })
+    }
+}
+
+impl Sandbox {
     /// Starts the module's command, and writes the start script when it runs.
     pub(super) fn start(&self, module: &Module) -> Result<Container<'_>> {
         const SETUP: &str = "set -e; root=$1; shift; $root/bin/busybox ip link set lo up; \

@@ -138,6 +138,83 @@ mod tests {
         outcome.success() && !outcome.errors().contains("Unknown")
     }
 
+    /// Builds the package of a stand-in for the program below `folder`.
+    fn built(folder: &Path) -> PathBuf {
+        let (manual, completions) = (folder.join("manual"), folder.join("completions"));
+        for path in [&manual, &completions] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(manual.join("highwater.1"), ".TH highwater 1").unwrap();
+        for (_, name) in SHELLS {
+            fs::write(completions.join(name), "complete").unwrap();
+        }
+        let (binary, notices) = (folder.join("highwater"), folder.join("notices"));
+        fs::write(&binary, "\x7fELF").unwrap();
+        fs::write(&notices, "licences").unwrap();
+        let help = super::super::build::ShellHelp { manual, completions };
+        let parts = Parts { binary: &binary, notices: &notices, help: &help };
+        let release =
+            Release { version: "1.2.3".to_owned(), commit: "abc".to_owned(), epoch: 1_700_000_000 };
+        package(Arch::Aarch64, &release, &parts, folder).unwrap()
+    }
+
+    /// Output of `dpkg-deb` about a package.
+    fn dpkg(words: &[&str], package: &Path) -> String {
+        let limit = std::time::Duration::from_secs(60);
+        let mut dpkg = process::command("dpkg-deb");
+        let outcome = process::run(dpkg.args(words).arg(package), None, limit).unwrap();
+        assert!(outcome.success(), "{}", outcome.story());
+        outcome.text()
+    }
+
+    #[test]
+    fn a_package_installs_a_service_that_is_not_enabled_and_listens_on_loopback() {
+        if !process::is_installed("dpkg-deb") {
+            eprintln!("skipped: there is no dpkg-deb");
+            return;
+        }
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [package, again] = folders.each_ref().map(|folder| built(folder.path()));
+        assert!(fs::read(&package).unwrap() == fs::read(again).unwrap(), "two builds differ");
+        assert_eq!(package.file_name().unwrap(), "highwater_1.2.3_arm64.deb");
+        for (field, value) in
+            [("Version", "1.2.3"), ("Architecture", "arm64"), ("Depends", "passwd")]
+        {
+            let mut show = process::command("dpkg-deb");
+            show.arg("--field").arg(&package).arg(field);
+            let outcome =
+                process::run(&mut show, None, std::time::Duration::from_secs(60)).unwrap();
+            assert_eq!(outcome.text().trim(), value, "{field}");
+        }
+        assert_eq!(dpkg(&["--info"], &package).matches("/bin/sh").count(), 3, "three scripts");
+        let contents = dpkg(&["--contents"], &package);
+        for line in contents.lines() {
+            assert!(line.split_whitespace().nth(1) == Some("root/root"), "{line}");
+        }
+        for (mode, path) in [
+            ("-rwxr-xr-x", "./usr/bin/highwater"),
+            ("-rw-r--r--", "./usr/lib/systemd/system/highwater.service"),
+            ("-rw-r--r--", "./etc/highwater/highwater.properties"),
+            ("-rw-r--r--", "./usr/share/man/man1/highwater.1.gz"),
+            ("-rw-r--r--", "./usr/share/bash-completion/completions/highwater"),
+            ("drwxr-xr-x", "./etc/highwater/"),
+        ] {
+            let is_there =
+                |line: &str| line.starts_with(mode) && line.ends_with(&format!(" {path}"));
+            assert!(contents.lines().any(is_there), "{path}:\n{contents}");
+        }
+        // A link below a folder of a target would enable the service.
+        assert!(!contents.contains(".wants"), "{contents}");
+        let unpacked = folders[0].path().join("unpacked");
+        let mut extract = process::command("dpkg-deb");
+        extract.arg("--extract").arg(&package).arg(&unpacked);
+        let outcome = process::run(&mut extract, None, std::time::Duration::from_secs(60)).unwrap();
+        assert!(outcome.success(), "{}", outcome.story());
+        let text = fs::read_to_string(unpacked.join("etc/highwater/highwater.properties")).unwrap();
+        let listeners = text.lines().filter(|line| line.starts_with("listeners="));
+        assert_eq!(listeners.collect::<Vec<_>>(), ["listeners=PLAINTEXT://127.0.0.1:9092"]);
+    }
+
     #[test]
     fn the_unit_is_valid_and_its_exposure_low() {
         assert!(is_accepted(&["verify"]));
