@@ -80,6 +80,15 @@ pub fn resident_mib(pid: u32) -> Result<f64> {
     Ok(kib_of(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
 }
 
+/// Resident memory of a process, in MiB. Pages that several processes share count in parts.
+///
+/// # Errors
+/// The process has ended, or belongs to another user.
+pub fn proportional_mib(pid: u32) -> Result<f64> {
+    let sums = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    Ok(kib_of(&sums, "Pss:").context("no Pss")? / 1024.0)
+}
+
 /// The most memory of a process that has been resident since [`forget_peak`], or since its start, in MiB.
 pub fn peak_resident_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

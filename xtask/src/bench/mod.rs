@@ -17,6 +17,7 @@ mod machine;
 mod meter;
 mod report;
 mod rows;
+mod test_brokers;
 mod turns;
 mod work;
 
@@ -50,6 +51,8 @@ pub enum Task {
     Load(load::Load),
     /// Measure what stands in front of brokers: gateway, streams, proxy, console
     Gateway(gateway::Gateway),
+    /// Measure test brokers: a hundred tests in a row, fifty brokers at once
+    TestBrokers(test_brokers::TestBrokers),
     /// Make the tables again from the folders of earlier runs; of a row's runs the last folder counts
     Report(Again),
 }
@@ -107,6 +110,7 @@ pub fn task(task: &Task) -> Result<()> {
         Task::Peer(arguments) => peer(arguments),
         Task::Load(arguments) => load::compare(arguments),
         Task::Gateway(arguments) => gateway::measure(arguments),
+        Task::TestBrokers(arguments) => test_brokers::measure(arguments),
         Task::Report(arguments) => again(arguments),
     }
 }
