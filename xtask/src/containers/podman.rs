@@ -68,7 +68,7 @@ runtime = "crun"
 network_backend = "cni"
 "#;
 
-/// Installs podman where it is missing. Returns what is missing afterwards, if anything is.
+/// Installs podman where it is missing. Returns the reason if published modules cannot run here.
 pub(super) fn missing_part() -> Result<Option<&'static str>> {
     let mut unshare = namespaces();
     unshare.args(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"]);
@@ -80,7 +80,7 @@ pub(super) fn missing_part() -> Result<Option<&'static str>> {
         return Ok(None);
     }
     if !process::is_installed("apt-get") {
-        return Ok(Some("there is no podman, and no apt-get to install it"));
+        return Ok(Some("podman and apt-get are missing"));
     }
     let install = [&["install", "-y", "-q", "--no-install-recommends"][..], &PACKAGES].concat();
     for arguments in [&["update", "-q"][..], &install] {

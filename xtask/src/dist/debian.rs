@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_package_installs_a_service_that_is_not_enabled_and_listens_on_loopback() {
         if !process::is_installed("dpkg-deb") {
-            eprintln!("skipped: there is no dpkg-deb");
+            eprintln!("skipped: dpkg-deb is missing");
             return;
         }
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
