@@ -51,6 +51,8 @@ export CONTAINERS_CONF="$state/containers.conf" CONTAINERS_STORAGE_CONF="$state/
 podman import --quiet --change USER=1000:1000 --change WORKDIR=/tmp \
     --change ENV=PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/kafka/bin "$state/image.tar" "$IMAGE" > /dev/null
 export DOCKER_HOST=unix:///run/podman.sock TESTCONTAINERS_RYUK_DISABLED=true
+# This command may run in a container itself, whose gateway is not the one of the containers.
+export TESTCONTAINERS_CONNECTION_MODE=docker_host TESTCONTAINERS_HOST_OVERRIDE=localhost
 podman system service --time=0 "$DOCKER_HOST" &
 while [ ! -S /run/podman.sock ]; do sleep 0.1; done
 "$@"
