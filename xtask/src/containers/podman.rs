@@ -19,7 +19,7 @@ use crate::repository::repository;
 /// Longest time of an installation and of one program.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Longest time of one start with its record.
-const START_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_secs(300);
 /// Packages of Debian. The plugins connect containers to a network.
 const PACKAGES: [&str; 4] = ["podman", "crun", "conmon", "containernetworking-plugins"];
 /// Name of the image. Modules compare the tag with versions of Confluent's images.
