@@ -31,9 +31,9 @@ const ROUNDS_LEFT_TO_THE_FIRST: u32 = 50;
 /// The pause between two rounds of a member that has metadata: an election takes less.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The way out of a lost majority.
-const REGENERATE: &str =
-    "make a new quorum of the metadata that is left: highwater cluster regenerate";
+/// The ways out of a lost majority. A copy from before lacks votes and entries that other voters count on.
+const WAYS_OUT: &str = "if a lost folder was only moved or unmounted, move it back or mount it (never restore a copy); otherwise \
+     make a new quorum of the metadata that is left: highwater cluster regenerate";
 
 /// What the voters said of themselves, or why one of them did not.
 type Answers = BTreeMap<BrokerId, Result<Introduced, String>>;
@@ -67,8 +67,7 @@ fn beginning(me: u64, others: &Answers) -> Beginning {
             words += &format!("; the {} new as well", folders_are(&empty));
             if empty.len() + 1 > voters - majority(voters) {
                 words += &format!(
-                    ": with {} lost folders there is no majority; put __cluster_metadata-0 of one of these nodes back \
-                     as it was, or {REGENERATE}",
+                    ": with {} lost folders there is no majority; {WAYS_OUT}",
                     empty.len() + 1
                 );
             }
@@ -100,7 +99,7 @@ fn begins(me: u64, members: &BTreeSet<u64>, round: u32) -> bool {
 fn lost_metadata(me: u64) -> String {
     format!(
         "the metadata folder of node {} is new, its log directories are of a cluster that has metadata, and no other voter has \
-         that metadata: put __cluster_metadata-0 of a majority of the voters back as it was last, or {REGENERATE}",
+         that metadata: {WAYS_OUT}",
         broker_id(me)
     )
 }
@@ -139,8 +138,8 @@ fn lost_majority(me: u64, voters: &BTreeSet<u64>, others: &Answers) -> Option<St
     let left = voters.len() - lost.len();
     (!lost.is_empty() && left < majority(voters.len())).then(|| {
         format!(
-            "of {} voters {left} {} the metadata folder with which they voted, and a majority is {}: the {} new; put \
-             __cluster_metadata-0 of one of these nodes back as it was, or {REGENERATE}",
+            "of {} voters {left} {} the metadata folder with which they voted, and a majority is {}: the {} new; \
+             {WAYS_OUT}",
             voters.len(),
             if left == 1 { "has" } else { "have" },
             majority(voters.len()),
@@ -309,18 +308,19 @@ mod tests {
     fn an_empty_folder_waits_as_soon_as_anybody_has_metadata() {
         let words = waits([member(2, 0, Holds::Metadata), silent(3)]);
         assert!(words.contains("node 2 has the metadata"), "{words}");
-        assert!(!words.contains("put __cluster"), "node 3 may have its own: {words}");
+        assert!(!words.contains("regenerate"), "node 3 may have its own: {words}");
         let words = waits([member(2, 0, Holds::Metadata), member(3, 0, Holds::Metadata)]);
         assert!(words.contains("nodes 2, 3 have"), "{words}");
         let words = waits([member(2, 72, Holds::Nothing), member(3, 0, Holds::Metadata)]);
-        assert!(words.contains("2 lost folders") && words.contains("put __cluster_metadata-0"));
+        assert!(words.contains("2 lost folders") && words.contains("regenerate"), "{words}");
+        assert!(words.contains("never restore a copy"), "{words}");
         let words = waits([
             member(2, 72, Holds::Nothing),
             member(3, 0, Holds::Metadata),
             member(4, 0, Holds::Metadata),
             member(5, 0, Holds::Metadata),
         ]);
-        assert!(!words.contains("put __cluster"), "three of five are a majority: {words}");
+        assert!(!words.contains("regenerate"), "three of five are a majority: {words}");
     }
 
     #[test]
@@ -331,5 +331,7 @@ mod tests {
         assert_eq!(lost([member(2, 72, Holds::Metadata), member(3, 9, Holds::Nothing)]), None);
         let words = lost([member(2, 8, Holds::Nothing), member(3, 9, Holds::Nothing)]).unwrap();
         assert!(words.contains("of 3 voters 1 has") && words.contains("nodes 2, 3"), "{words}");
+        assert!(words.contains("never restore a copy"), "{words}");
+        assert!(lost_metadata(me()).contains("never restore a copy"));
     }
 }
