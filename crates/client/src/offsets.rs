@@ -5,6 +5,8 @@ use crate::error::{ClientError, check};
 use model::{ErrorCode, LeaderEpoch, Offset, Timestamp, TopicPartition};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 use wire::list_offsets::{ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopic};
 use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::offset_fetch::{
@@ -16,6 +18,9 @@ use wire::{
     ApiKey, ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetFetchRequest,
     OffsetFetchResponse, OffsetForLeaderEpochRequest,
 };
+
+/// Pause between two requests for offsets that were not available.
+const EACH_PAUSE: Duration = Duration::from_millis(100);
 
 /// Which offset of a partition is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +155,51 @@ async fn list_once(
         result = result.and(take_found(&response, found));
     }
     result
+}
+
+/// Looks an offset of each partition up at its leader, with one result for each: a partition whose offsets are not available hides
+/// no other one. Errors that may pass are retried for `patience`, and are the result afterwards.
+pub async fn list_each(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    patience: Duration,
+) -> HashMap<TopicPartition, Result<FoundOffset, ClientError>> {
+    let deadline = Instant::now() + patience;
+    let leases = lease(cluster, wanted.iter().map(|(partition, _)| partition));
+    for lease in leases.values() {
+        // A topic that stays unknown has no leaders below.
+        let _ = lease.topic().await;
+    }
+    let mut found: HashMap<TopicPartition, Result<FoundOffset, ClientError>> = HashMap::new();
+    loop {
+        let metadata = cluster.metadata();
+        let mut by_leader: BTreeMap<i32, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
+        let missing = wanted.iter().filter(|(it, _)| !found.get(it).is_some_and(Result::is_ok));
+        let missing: Vec<(TopicPartition, OffsetSpec)> = missing.cloned().collect();
+        for wish in missing {
+            match metadata.leader(&wish.0.topic, wish.0.partition.0) {
+                Some(leader) => by_leader.entry(leader).or_default().push(wish),
+                None => {
+                    let code = ErrorCode::LeaderNotAvailable;
+                    let error = ClientError::refused(format!("offset of {}", wish.0), code);
+                    found.insert(wish.0, Err(error));
+                }
+            }
+        }
+        let mut requests = JoinSet::new();
+        for (leader, wishes) in by_leader {
+            let cluster = cluster.clone();
+            requests.spawn(async move { list_at_leader(&cluster, leader, &wishes, false).await });
+        }
+        while let Some(answered) = requests.join_next().await {
+            found.extend(answered.into_iter().flatten());
+        }
+        let is_over = !found.values().any(|it| it.as_ref().is_err_and(ClientError::is_retriable));
+        if is_over || Instant::now() >= deadline || cluster.refresh().await.is_err() {
+            return found;
+        }
+        tokio::time::sleep(EACH_PAUSE).await;
+    }
 }
 
 /// Requests an offset of each of these partitions from their leader, once. One result for each.

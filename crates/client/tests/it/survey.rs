@@ -1,11 +1,13 @@
 //! A look at a cluster of two brokers, of which the test plays one; the other is not there.
 
 use client::admin::survey::Led;
+use client::offsets::list_each;
 use client::{Admin, Cluster, ClusterConfig, OffsetSpec};
 use model::{ErrorCode, Offset, TopicPartition};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::api_versions::ApiVersion;
@@ -223,6 +225,19 @@ async fn one_offset_is_asked_of_its_leader() {
     assert_eq!(of(REFUSED).await.unwrap_err().code(), Some(ErrorCode::NotLeaderOrFollower));
     assert_eq!(of(3).await.unwrap_err().code(), Some(ErrorCode::LeaderNotAvailable));
     assert!(of(2).await.is_err());
+}
+
+#[tokio::test]
+async fn a_partition_without_an_offset_hides_no_other_one() {
+    let (admin, _) = cluster(9).await;
+    let wanted: Vec<_> =
+        (0..4).map(|index| (TopicPartition::new("t", index), OffsetSpec::Latest)).collect();
+    let found = list_each(admin.cluster(), &wanted, Duration::ZERO).await;
+    let of = |index| found[&TopicPartition::new("t", index)].as_ref();
+    assert_eq!(of(0).unwrap().offset, Some(Offset(40)));
+    assert_eq!(of(REFUSED).unwrap_err().code(), Some(ErrorCode::NotLeaderOrFollower));
+    assert_eq!(of(3).unwrap_err().code(), Some(ErrorCode::LeaderNotAvailable));
+    assert!(of(2).is_err(), "its leader is away: {found:?}");
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use client::offsets::{FoundOffset, OffsetSpec, list_offsets};
+use client::offsets::{FoundOffset, OffsetSpec, list_each, list_offsets};
 use client::{ClientError, Cluster};
 use model::{ErrorCode, TopicPartition};
 use serde::Serialize;
@@ -22,6 +23,9 @@ use crate::output::{self, Format, Row, cell};
 
 /// How long a broker may take to carry a change out.
 const TIMEOUT_MS: i32 = 15_000;
+
+/// How long `describe` requests offsets that are not available.
+const OFFSETS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs one of the commands.
 pub fn run(command: &Topic) -> Result<ExitCode, Failure> {
@@ -274,25 +278,39 @@ async fn describe(
             log_end_offset: None,
         }));
     }
-    add_offsets(&cluster, &mut rows).await.map_err(cannot)?;
+    add_offsets(&cluster, &mut rows).await;
     output::print(format, &rows)
 }
 
-/// Where the partitions begin and end, of those that have a leader to ask.
-async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) -> Result<(), ClientError> {
-    let led = rows.iter().filter(|row| row.leader.is_some());
-    let led: Vec<TopicPartition> =
-        led.map(|row| TopicPartition::new(row.topic.as_str(), row.partition)).collect();
-    let (starts, ends) = ends(cluster, &led).await?;
+/// Adds the first and the next offset of each partition with a leader. A partition whose leader does not know them yet, as that of a
+/// partition with too few in-sync replicas after a failover, is shown without them.
+async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) {
+    let partition = |row: &Described| TopicPartition::new(row.topic.as_str(), row.partition);
+    let wanted = |spec: OffsetSpec| -> Vec<(TopicPartition, OffsetSpec)> {
+        let led = rows.iter().filter(|row| row.leader.is_some());
+        led.map(|row| (partition(row), spec)).collect()
+    };
+    let (wanted_starts, wanted_ends) = (wanted(OffsetSpec::Earliest), wanted(OffsetSpec::Latest));
+    let (starts, ends) = tokio::join!(
+        list_each(cluster, &wanted_starts, OFFSETS_PATIENCE),
+        list_each(cluster, &wanted_ends, OFFSETS_PATIENCE)
+    );
     for row in rows {
         let partition = TopicPartition::new(row.topic.as_str(), row.partition);
-        let offset = |found: &Offsets| {
-            found.get(&partition).and_then(|found| found.offset).map(|offset| offset.0)
+        let offset = |found: &Listed| {
+            let found = found.get(&partition)?.as_ref().ok()?;
+            found.offset.map(|offset| offset.0)
         };
         (row.log_start_offset, row.log_end_offset) = (offset(&starts), offset(&ends));
+        let error = [&starts, &ends].into_iter().find_map(|of| of.get(&partition)?.as_ref().err());
+        if let Some(error) = error {
+            anstream::eprintln!("no offsets of {partition}: {error}");
+        }
     }
-    Ok(())
 }
+
+/// An offset of each partition, or why there is none.
+type Listed = HashMap<TopicPartition, Result<FoundOffset, ClientError>>;
 
 /// An offset of each partition.
 pub type Offsets = HashMap<TopicPartition, FoundOffset>;
