@@ -147,6 +147,14 @@ impl FetchSession {
         self.entries[slot as usize].as_mut().expect("the slot is in use")
     }
 
+    /// Whether the entry in `slot` is connected with this partition.
+    pub fn is_connected(&self, slot: u32, partition: &Arc<Partition>) -> bool {
+        let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
+        entry
+            .and_then(|entry| entry.found.as_ref())
+            .is_some_and(|(it, _)| Arc::ptr_eq(it, partition))
+    }
+
     /// Connects the entry in `slot` with its partition, unless it is already. A replica is told of whatever is
     /// appended, a consumer of what is committed.
     pub fn connect(&mut self, slot: u32, partition: &Arc<Partition>, is_replica: bool) {

@@ -17,6 +17,7 @@ mod fetch_session;
 mod groups;
 mod handlers;
 mod health;
+mod hung_writes;
 mod internal_topics;
 mod log_ends;
 mod log_levels;

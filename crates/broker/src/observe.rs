@@ -101,8 +101,11 @@ impl Observed for Observer {
     fn data_threads(&self) -> Option<ThreadTimes> {
         self.ask(|server| {
             let metrics = server.data.get()?.metrics();
-            let count = metrics.num_workers();
-            let busy = (0..count).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
+            // The other half is in reserve (`network::reserve_threads`).
+            let count = metrics.num_workers() / 2;
+            let busy = (0..metrics.num_workers())
+                .map(|worker| metrics.worker_total_busy_duration(worker))
+                .sum();
             Some(ThreadTimes { count, busy })
         })
     }

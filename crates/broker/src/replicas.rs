@@ -402,7 +402,8 @@ fn took_role(
         server.fetchers.leave(&key);
     } else {
         let slots = server.config().followers.fetchers;
-        server.fetchers.follow(key, partition, leader, slots);
+        let directory = server.logs.directory_number(partition).unwrap_or(0);
+        server.fetchers.follow(key, partition, leader, (directory, slots));
     }
     if *partition.topic_partition().topic != *OFFSETS_TOPIC {
         return;

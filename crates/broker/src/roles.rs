@@ -1,6 +1,6 @@
 //! Taking up roles: a replica leads or follows as the newest state of its partition says.
 //!
-//! A role waits for a cut of the log that is under way: a leader epoch begins where the log ends. The cut waits for its disk, and no
+//! A role waits for a cut of the log, or an append, that is under way: a leader epoch begins where the log ends. The cut waits for its disk, and no
 //! other partition's role waits with it: such a replica takes its role on a thread of its own, and of all that it was given
 //! meanwhile the newest. Of a configuration that came with it, or since, a smaller number of in-sync replicas waits with it.
 
@@ -59,7 +59,7 @@ impl Roles {
         let (whose, then) = (Arc::clone(partition), Box::new(then));
         waiting.insert(key, Role { partition: whose, assignment, then, settings: None });
         drop(waiting);
-        info!(partition = %partition.topic_partition(), "the end of the log is being cut, or a segment made: the replica takes its new role when that is done");
+        info!(partition = %partition.topic_partition(), "a cut, a new segment or an append is under way at the end of the log: the replica takes its new role behind it");
         let (waiting, partition) = (Arc::clone(&self.waiting), Arc::clone(partition));
         let clock = clock.clone();
         let take = move || {

@@ -4,6 +4,7 @@
 //! data runtime      one thread a core: connections, produce, fetch, coordinators of groups
 //! control runtime   the caller's: quorum, metadata; waits for no disk
 //! http thread       metrics and health, from the beginning of the start on
+//! hung-writes       observes writes that hang, and has threads in reserve serve
 //! pulse thread      checks that the control and data threads run
 //! flusher threads   group commit, for each log directory its own
 //! watch thread      has the sockets watched while a data thread syncs
@@ -34,7 +35,7 @@ use model::{BrokerEpoch, BrokerId, TopicPartition, Uuid};
 use parking_lot::Mutex;
 use quorum::{Generation, NoTransport, Quorum, QuorumConfig, QuorumError, Transport};
 use serving::health::BrokerHealth;
-use storage::disk::{BallastDisk, Disk, EssentialDisk, RealDisk, TimedDisk};
+use storage::disk::{BallastDisk, Disk, EssentialDisk, RealDisk, TimedDisk, hand_over};
 use storage::journal::Key;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -54,6 +55,7 @@ use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
 use crate::groups::{GroupPools, Groups, group_config};
 use crate::health::{self, HealthSource, SharedHealth};
+use crate::hung_writes;
 use crate::log_ends::LogEnds;
 use crate::log_levels::LogLevels;
 use crate::logs::chores::Chores;
@@ -66,6 +68,7 @@ use crate::network::buffer::BufferPool;
 use crate::network::listener::{BACKLOG_OF_HTTP, ConnectionLimits, Connections, accept, bind};
 use crate::network::lone::Lone;
 use crate::network::memory::RequestMemory;
+use crate::network::reserve_threads::ReserveThreads;
 use crate::network::unsent::Unsent;
 use crate::observe::Observer;
 use crate::producer_ids::ProducerIds;
@@ -100,6 +103,8 @@ pub struct RunningBroker {
     beside: Sources,
     /// Ends the thread that checks the control and data threads.
     pulse: channels::Sender<()>,
+    /// Ends the thread that observes hung writes.
+    hung_writes: channels::Sender<()>,
     stopping: watch::Sender<bool>,
     chores: Chores,
     removal: Removal,
@@ -210,6 +215,9 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     let who = BrokerRef { broker: config.node_id, epoch: broker_epoch };
 
     let flusher = start_flusher(&logs, config.log.sync_delay_ms, &counters)?;
+    let reserve = ReserveThreads::new(data.handle().clone(), data_threads(&config));
+    let hung_writes = hung_writes::watch(Arc::clone(&logs), Arc::clone(&sick_disks), reserve);
+    let hung_writes = hung_writes.map_err(StartError::Threads)?;
     let lone = Lone::start(data.handle(), data_threads(&config)).map_err(StartError::Threads)?;
     let clock = Clock::default().behind(logs.last_wall_clock());
     tell_clock(&clock);
@@ -301,6 +309,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         http,
         beside,
         pulse,
+        hung_writes,
         stopping,
         chores,
         removal,
@@ -360,8 +369,10 @@ fn data_threads(config: &BrokerConfig) -> usize {
 
 fn data_runtime(config: &BrokerConfig) -> Result<DataRuntime, StartError> {
     let runtime = Builder::new_multi_thread()
-        .worker_threads(data_threads(config))
+        // As many again are in reserve.
+        .worker_threads(2 * data_threads(config))
         .thread_name("data")
+        .on_thread_start(|| hand_over::register(|wait| tokio::task::block_in_place(wait)))
         .enable_all()
         .build()
         .map_err(StartError::Threads)?;
@@ -747,6 +758,7 @@ impl RunningBroker {
             warn!("some connections did not take their answers in time; they are closed");
         }
         drop(self.pulse);
+        drop(self.hung_writes);
         drop(self.data);
         let fence = Request::FenceBroker(leaving);
         if let Err(cause) = self.server.controller.decide_within(fence, FENCE_PATIENCE).await {

@@ -11,12 +11,18 @@ use std::time::Duration;
 use metadata::ClusterImage;
 use metadata::decide::SWEEP_PARTITIONS_MAX;
 use model::{BrokerId, Moment, PartitionIndex, TopicId};
+use partition::AppendAdmission;
 
 use crate::mutants::{Mutant, is_planted};
 use crate::probes::ProbeReport;
 
 /// Age of an unfinished operation from which a directory is sick.
 pub const SICK_FROM: Duration = Duration::from_millis(500);
+/// Age of an unfinished write from which further appends to the directory are deferred. A write ends in the page cache: on a
+/// healthy system that takes microseconds.
+const DEFERRED_FROM: Duration = Duration::from_millis(300);
+/// Age of an unfinished write from which appends are refused. By then other brokers have taken their replicas over.
+const REFUSED_FROM: Duration = Duration::from_secs(2);
 /// Age of an unfinished operation below which a broker may take leaderships of a sick one.
 pub const HEALTHY_BELOW: Duration = Duration::from_millis(100);
 /// Age of an unfinished operation from which idle disks of other brokers have to prove that they work.
@@ -62,6 +68,18 @@ pub fn replicas_to_relieve(
     });
     there.truncate(SWEEP_PARTITIONS_MAX);
     there
+}
+
+/// Admission of appends to a log directory whose oldest unfinished write has this age. `has_others`: the broker has another log
+/// directory, whose partitions are served on the same connections.
+pub fn append_admission(oldest_write: Duration, has_others: bool) -> AppendAdmission {
+    if oldest_write < DEFERRED_FROM {
+        AppendAdmission::Admitted
+    } else if has_others && oldest_write >= REFUSED_FROM {
+        AppendAdmission::Refused
+    } else {
+        AppendAdmission::Deferred
+    }
 }
 
 /// Condition of a log directory.
@@ -164,6 +182,19 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(40);
     const HUNG: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn appends_wait_for_a_write_that_hangs_and_are_refused_where_another_directory_works() {
+        use AppendAdmission::{Admitted, Deferred, Refused};
+        let of = |millis, has_others| append_admission(Duration::from_millis(millis), has_others);
+        for has_others in [false, true] {
+            assert_eq!(of(0, has_others), Admitted);
+            assert_eq!(of(299, has_others), Admitted);
+            assert_eq!(of(300, has_others), Deferred);
+            assert_eq!(of(1_999, has_others), Deferred);
+        }
+        assert_eq!((of(2_000, true), of(60_000, false)), (Refused, Deferred));
+    }
 
     /// Conditions of a directory that hangs at 10 s and at 400 s.
     fn course() -> Vec<DirectoryCondition> {

@@ -6,12 +6,13 @@ use model::batch;
 use model::{BatchHeader, Durability, LeaderEpoch, Offset, Timestamp, TimestampType};
 use replication::Event;
 use storage::ProducerVerdict;
+use storage::disk::hand_over;
 
 use crate::check::{CheckedBatch, Effort, check, check_size};
 use crate::error::PartitionError;
-use crate::partition::{Partition, State};
+use crate::partition::{LockPatience, Partition, State, Status};
 use crate::recompress::recompress;
-use crate::sync_queue::Urgency;
+use crate::sync_queue::{AppendAdmission, Urgency};
 
 /// What the producer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,17 @@ pub struct Prepared {
 impl Partition {
     /// Appends the one batch in `records`, stamping it in place. Checks it first, however long that
     /// takes.
+    ///
+    /// A coordinator's own records are written also while a write in the log directory hangs: on this thread, whose other work
+    /// another one takes over.
     pub fn append(&self, records: &mut [u8], how: Append) -> Result<Appended, PartitionError> {
+        match how.internal && self.admission() != AppendAdmission::Admitted {
+            true => hand_over::wait(|| self.append_whole(records, how)),
+            false => self.append_whole(records, how),
+        }
+    }
+
+    fn append_whole(&self, records: &mut [u8], how: Append) -> Result<Appended, PartitionError> {
         let prepared = self.prepare(records, how, Effort::Whole)?;
         self.append_prepared(records, prepared.expect("no effort is too much"), how)
     }
@@ -103,6 +114,13 @@ impl Partition {
     ) -> Result<Option<Prepared>, PartitionError> {
         if !self.is_writable() {
             return Err(PartitionError::DiskFull);
+        }
+        if !how.internal && self.admission() != AppendAdmission::Admitted {
+            self.check_served()?;
+            return Err(match self.status() {
+                Status::Leading => PartitionError::DirectoryHangs,
+                _ => PartitionError::NotLeader,
+            });
         }
         let settings = self.settings();
         let checked = if how.internal {
@@ -147,7 +165,9 @@ impl Partition {
         checked: &BatchHeader,
         how: Append,
     ) -> Result<Appended, PartitionError> {
-        let mut state = self.lock_to_append(checked, records.len() as u64, how.now)?;
+        let patience = if how.internal { LockPatience::Unlimited } else { LockPatience::Brief };
+        let bytes = records.len() as u64;
+        let mut state = self.lock_to_append(checked, bytes, how.now, patience)?;
         let _guard = AbortOnUnwind;
         self.check_leader(&state.replica, None)?;
         check_replicas(&state, how)?;

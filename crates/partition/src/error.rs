@@ -70,6 +70,9 @@ pub enum PartitionError {
     /// The volume of the log has no room; reading goes on.
     #[error("the disk is full: appends are refused until there is room")]
     DiskFull,
+    /// A write in the log directory hangs. Nothing was done: the same may be tried again.
+    #[error("a write in the log directory hangs")]
+    DirectoryHangs,
     /// The topic was deleted.
     #[error("the partition was deleted")]
     Deleted,

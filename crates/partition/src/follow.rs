@@ -11,7 +11,7 @@ use replication::{
 use storage::{CutTicket, Log};
 
 use crate::error::PartitionError;
-use crate::partition::{Partition, State};
+use crate::partition::{LockPatience, Partition, State};
 use crate::sync_queue::Urgency;
 
 /// What a follower asks for.
@@ -141,7 +141,10 @@ impl Partition {
         now: Timestamp,
     ) -> Result<Followed, PartitionError> {
         let mut state = match summary(headers) {
-            Some(batch) => self.lock_to_append(&batch, records.len() as u64, now)?,
+            Some(batch) => {
+                let bytes = records.len() as u64;
+                self.lock_to_append(&batch, bytes, now, LockPatience::Unlimited)?
+            }
             None => self.lock(),
         };
         self.check_served()?;

@@ -47,6 +47,6 @@ pub use replication::{
 pub use serve::{FollowerPlace, ReplicaRead};
 pub use settings::{CompressionRule, Settings};
 pub use sync::{PartitionSync, Synced};
-pub use sync_queue::{SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
+pub use sync_queue::{AppendAdmission, SyncQueue, UNSYNCED_BYTES_MAX, Urgency};
 pub use waiting::Fate;
 pub use watch::{Watch, WatchKey};

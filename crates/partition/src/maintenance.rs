@@ -15,7 +15,7 @@ use storage::{
 };
 
 use crate::error::PartitionError;
-use crate::partition::{Partition, StateGuard, Status};
+use crate::partition::{LockPatience, Partition, StateGuard, Status};
 
 /// How often retention is asked anew because appends came behind the roll that it wanted.
 const PLANS_MAX: usize = 4;
@@ -268,15 +268,20 @@ impl Partition {
         batch: &BatchHeader,
         bytes: u64,
         now: Timestamp,
+        patience: LockPatience,
     ) -> Result<StateGuard<'_>, PartitionError> {
-        let mut state = self.lock();
+        let lock = || match patience {
+            LockPatience::Unlimited => Ok(self.lock()),
+            LockPatience::Brief => self.lock_briefly(),
+        };
+        let mut state = lock()?;
         if !self.is_served() || state.log.is_ready_for(batch, bytes, now) {
             return Ok(state);
         }
         drop(state);
         let _rolling = self.begin_rolling();
         loop {
-            state = self.lock();
+            state = lock()?;
             self.note_files(&state);
             if !self.is_served() || state.log.is_ready_for(batch, bytes, now) {
                 return Ok(state);

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use model::{BrokerId, Durability, LeaderEpoch, Moment, Offset, TopicId, TopicPartition};
 use parking_lot::{Mutex, MutexGuard};
@@ -12,7 +13,7 @@ use replication::{
     Assignment, CommittedBound, Effects, Event, Proposal, RefusedTruncation, Replica, Role, Rules,
 };
 use slab::Slab;
-use storage::disk::guard;
+use storage::disk::{guard, hand_over};
 use storage::{Log, StorageError};
 
 use crate::deletion::{DeletionWaiter, wake_deletions};
@@ -21,8 +22,20 @@ use crate::held::Held;
 use crate::proposals::Proposals;
 use crate::settings::Settings;
 use crate::sync::SyncState;
-use crate::sync_queue::SyncQueue;
+use crate::sync_queue::{AppendAdmission, SyncQueue};
 use crate::watch::{Watch, WatchKey, Watched};
+
+/// Longest wait for the lock of a partition that a thread takes for an ordinary one: the lock is held for microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long an append waits for the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockPatience {
+    /// As long as it takes: the caller has no other work.
+    Unlimited,
+    /// As [`Partition::lock_briefly`].
+    Brief,
+}
 
 /// What a partition can be asked for at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,8 +227,23 @@ impl Partition {
         self.sync_queue.held().moved(before, held);
     }
 
+    /// Waits for the lock as long as that takes. A wait of more than [`LOCK_PATIENCE`] lets another thread serve the other
+    /// connections of this one: the holder of the lock writes to a device that hangs.
     pub(crate) fn lock(&self) -> StateGuard<'_> {
-        StateGuard { state: self.state.lock(), _locked: guard::locked() }
+        let state = self.state.try_lock_for(LOCK_PATIENCE);
+        let state = state.unwrap_or_else(|| hand_over::wait(|| self.state.lock()));
+        StateGuard { state, _locked: guard::locked() }
+    }
+
+    /// As [`Partition::lock`], for a request that can be tried again: fails with [`PartitionError::DirectoryHangs`] after
+    /// [`LOCK_PATIENCE`], and at once while writes in the log directory hang.
+    pub(crate) fn lock_briefly(&self) -> Result<StateGuard<'_>, PartitionError> {
+        let state = match self.sync_queue.admission() {
+            AppendAdmission::Admitted => self.state.try_lock_for(LOCK_PATIENCE),
+            _ => self.state.try_lock(),
+        };
+        let state = state.ok_or(PartitionError::DirectoryHangs)?;
+        Ok(StateGuard { state, _locked: guard::locked() })
     }
 
     /// The thread that changes the names of the log's files holds this throughout, and the lock in between.
@@ -225,7 +253,8 @@ impl Partition {
 
     /// The thread that makes the next segment holds this throughout.
     pub(crate) fn begin_rolling(&self) -> MutexGuard<'_, ()> {
-        self.rolling.lock()
+        let rolling = self.rolling.try_lock_for(LOCK_PATIENCE);
+        rolling.unwrap_or_else(|| hand_over::wait(|| self.rolling.lock()))
     }
 
     /// Its name.
@@ -313,25 +342,26 @@ impl Partition {
     /// A cut that is under way ends first: a leader begins its epoch where its log ends.
     pub fn assign(&self, assignment: Assignment, now: Moment) {
         let _end = self.begin_rolling();
-        self.take_role(assignment, now);
+        self.take_role(self.lock(), assignment, now);
     }
 
-    /// As [`Partition::assign`], but for a log whose end is at work, as it is during a cut: gives the assignment back
-    /// then, and has changed nothing. [`Partition::wait_for_cut`] says when to try again.
+    /// As [`Partition::assign`], but for a log whose end is at work, as it is during a cut or an append that hangs: gives the
+    /// assignment back then, and has changed nothing. [`Partition::wait_for_cut`] says when to try again.
     pub fn try_assign(&self, assignment: Assignment, now: Moment) -> Result<(), Assignment> {
         let Some(_end) = self.rolling.try_lock() else { return Err(assignment) };
-        self.take_role(assignment, now);
+        let Ok(state) = self.lock_briefly() else { return Err(assignment) };
+        self.take_role(state, assignment, now);
         Ok(())
     }
 
     /// Waits until nothing is at work at the log's end: as long as its disk takes.
     pub fn wait_for_cut(&self) {
-        drop(self.begin_rolling());
+        let _end = self.begin_rolling();
+        drop(self.lock());
     }
 
     /// The caller holds the log's end.
-    fn take_role(&self, assignment: Assignment, now: Moment) {
-        let mut state = self.lock();
+    fn take_role(&self, mut state: StateGuard<'_>, assignment: Assignment, now: Moment) {
         if assignment.leader == state.replica.me() {
             state.log.assign_epoch(assignment.leader_epoch);
         }
@@ -399,7 +429,8 @@ impl Partition {
 
     /// Ends a wait: a request that has timed out, or whose client has gone, is woken no more.
     pub fn leave(&self, key: WaiterKey) {
-        let mut state = self.lock();
+        // A waiter that stays because the lock is held for long is woken in vain.
+        let Ok(mut state) = self.lock_briefly() else { return };
         let first = state.waiters.partition_point(|waiter| waiter.key.needed < key.needed);
         let same = state.waiters.iter().skip(first);
         let found = same.take_while(|waiter| waiter.key.needed == key.needed);
@@ -416,6 +447,16 @@ impl Partition {
     /// Registers `watch`: it is told under `slot` of everything new here, from now on.
     pub fn watch(&self, watch: &Arc<Watch>, slot: u32) -> WatchKey {
         WatchKey(Watched::Committed(self.lock().watchers.insert((Arc::clone(watch), slot))))
+    }
+
+    /// Fails with [`PartitionError::DirectoryHangs`] if the lock is held for long: a registration would wait for that.
+    pub fn check_lockable(&self) -> Result<(), PartitionError> {
+        self.lock_briefly().map(drop)
+    }
+
+    /// Whether and how appends to the log directory are admitted. Cheap: no lock.
+    pub fn admission(&self) -> AppendAdmission {
+        self.sync_queue.admission()
     }
 
     /// As [`Partition::watch`], for a replica: told of every append as well, for it copies what is not committed

@@ -7,7 +7,7 @@ use replication::Acknowledgement;
 use storage::{AbortedLookup, AbortedTransaction, FileSlice, ReadCursor, ReadLookup, StorageError};
 
 use crate::error::PartitionError;
-use crate::partition::{Partition, State};
+use crate::partition::{Partition, State, StateGuard};
 use crate::sync::wake;
 use crate::sync_queue::Urgency;
 
@@ -99,7 +99,7 @@ impl Partition {
             tried += 1;
             let found = lookups.run(&mut read);
             let is_void = {
-                let state = self.lock();
+                let state = self.lock_to_read(request)?;
                 self.note_files(&state);
                 state.log.generation() != lookups.generation
             };
@@ -115,9 +115,17 @@ impl Partition {
         }
     }
 
+    /// A client and a replica read again later; a thread that loads records of its own broker waits.
+    fn lock_to_read(&self, request: &ReadRequest) -> Result<StateGuard<'_>, PartitionError> {
+        match request.any_role {
+            true => Ok(self.lock()),
+            false => self.lock_briefly(),
+        }
+    }
+
     /// What is known under the lock, and the look-up that tells the rest.
     fn look(&self, request: &ReadRequest) -> Result<(Read, Lookups), PartitionError> {
-        let mut state = self.lock();
+        let mut state = self.lock_to_read(request)?;
         match request.any_role {
             true => self.check_served()?,
             false => self.check_leader(&state.replica, request.known_epoch)?,

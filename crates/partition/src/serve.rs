@@ -80,7 +80,7 @@ impl Partition {
         if read.diverging.is_some() && !is_of_this_epoch {
             return Ok(read);
         }
-        let mut state = self.lock();
+        let mut state = self.lock_briefly()?;
         let effects = state.replica.step(Event::FollowerFetched(fetch));
         let (ahead, is_stale) = (effects.ahead, effects.is_stale);
         read.last_acknowledgement = effects.last_acknowledgement;

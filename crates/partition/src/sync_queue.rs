@@ -8,7 +8,7 @@
 //! wait is the caller's decision.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -35,9 +35,24 @@ pub enum Urgency {
 /// How many values [`Urgency`] has.
 pub(crate) const URGENCIES: usize = 3;
 
+/// Whether appends to the partitions of a log directory are admitted, as the age of its oldest unfinished write says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AppendAdmission {
+    /// Writes end in time.
+    #[default]
+    Admitted,
+    /// A write hangs: further requests wait in front of the partition, where they hold no thread.
+    Deferred,
+    /// A write hangs for long: requests are refused, so that those behind them on the same connection go on.
+    Refused,
+}
+
 /// The partitions of one log directory that want to be synced.
 #[derive(Debug, Default)]
 pub struct SyncQueue {
+    /// The [`AppendAdmission`].
+    admission: AtomicU8,
     lists: Mutex<Lists>,
     /// Bytes appended in this directory and not covered by a sync that has begun.
     unsynced_bytes: AtomicU64,
@@ -75,6 +90,22 @@ impl Lists {
 }
 
 impl SyncQueue {
+    /// Whether and how appends are admitted. Cheap: one relaxed load.
+    pub fn admission(&self) -> AppendAdmission {
+        match self.admission.load(Ordering::Relaxed) {
+            0 => AppendAdmission::Admitted,
+            1 => AppendAdmission::Deferred,
+            _ => AppendAdmission::Refused,
+        }
+    }
+
+    /// Admits, defers or refuses appends from now on. Returns the former admission.
+    pub fn set_admission(&self, admission: AppendAdmission) -> AppendAdmission {
+        let before = self.admission();
+        self.admission.store(admission as u8, Ordering::Relaxed);
+        before
+    }
+
     /// What the partitions of this directory hold together.
     pub fn held(&self) -> &HeldSums {
         &self.held

@@ -1,4 +1,5 @@
-//! Which fetcher copies which partition: one for each leader and slot, each with a connection and a thread of its own.
+//! Which fetcher copies which partition: one for each leader, log directory and slot, each with a connection and a thread of its
+//! own. A directory whose disk hangs holds up the copies of its own partitions only.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -60,9 +61,15 @@ impl Fetchers {
     }
 
     /// Copies a partition from this leader from now on, in its present leader epoch, and from no other.
-    pub fn follow(&self, key: Key, partition: &Arc<Partition>, leader: BrokerId, slots: u16) {
+    pub fn follow(
+        &self,
+        key: Key,
+        partition: &Arc<Partition>,
+        leader: BrokerId,
+        (directory, slots): (usize, u16),
+    ) {
         let Some(setting) = self.setting.get() else { return };
-        let place = (leader, slot_of(&key, slots));
+        let place = (leader, slot_of(&key, directory, slots));
         let mut state = self.state.lock();
         if state.stopped {
             return;
@@ -114,10 +121,13 @@ impl State {
     }
 }
 
-fn slot_of(key: &Key, slots: u16) -> u16 {
+/// One of `slots` fetchers for a log directory; those of the first directory have the first numbers.
+fn slot_of(key: &Key, directory: usize, slots: u16) -> u16 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    (hasher.finish() % u64::from(slots.max(1))) as u16
+    let slots = slots.max(1);
+    let within = (hasher.finish() % u64::from(slots)) as u16;
+    (directory as u16).saturating_mul(slots).saturating_add(within)
 }
 
 fn start(setting: &Setting, (leader, slot): Place) -> Running {
@@ -132,4 +142,23 @@ fn start(setting: &Setting, (leader, slot): Place) -> Running {
     // Without it this broker's replicas would fall behind in silence.
     let thread = thread.expect("a thread for a fetcher can be started");
     Running { events, thread, copied: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use model::{PartitionIndex, Uuid};
+
+    use super::*;
+
+    #[test]
+    fn no_fetcher_copies_to_two_log_directories() {
+        let slots = |directory| -> BTreeSet<u16> {
+            let key = |index| Key { topic_id: Uuid([7; 16]), partition: PartitionIndex(index) };
+            (0..100).map(|index| slot_of(&key(index), directory, 3)).collect()
+        };
+        assert_eq!(slots(0), BTreeSet::from([0, 1, 2]));
+        assert_eq!(slots(1), BTreeSet::from([3, 4, 5]));
+    }
 }

@@ -80,6 +80,11 @@ impl SickDisks {
         self.ages[directory].oldest()
     }
 
+    /// Age of the oldest unfinished write in the directory of this number; syncs do not count.
+    pub fn oldest_write(&self, directory: usize) -> Duration {
+        self.ages[directory].oldest_write()
+    }
+
     /// Condition of the directory of this number, as last observed.
     pub fn condition(&self, directory: usize) -> DirectoryCondition {
         self.courses.lock()[directory].condition.unwrap_or(DirectoryCondition::Healthy)

@@ -22,7 +22,9 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::Storage(error) => of_storage(error),
         // The log has lost its end: it is refused.
         PartitionError::FollowerAhead { .. } => ErrorCode::KafkaStorageError,
-        PartitionError::Offline | PartitionError::DiskFull => ErrorCode::KafkaStorageError,
+        PartitionError::Offline | PartitionError::DiskFull | PartitionError::DirectoryHangs => {
+            ErrorCode::KafkaStorageError
+        }
     }
 }
 

@@ -484,7 +484,12 @@ impl Terms<'_> {
         range: &mut Option<(Offset, Offset)>,
     ) -> Result<Read, ErrorCode> {
         // Registered before it is read, so that nothing appended in between is missed.
-        session.connect(slot, partition, self.replica.is_some());
+        if !session.is_connected(slot, partition) {
+            if let Err(PartitionError::DirectoryHangs) = partition.check_lockable() {
+                return Ok(unreadable(session.entry_mut(slot), partition));
+            }
+            session.connect(slot, partition, self.replica.is_some());
+        }
         let entry = session.entry_mut(slot);
         let request = ReadRequest {
             offset: entry.wanted.offset,
@@ -509,6 +514,7 @@ impl Terms<'_> {
             Err(error) if self.may_be_put_off && error.lacks_resources() => {
                 Ok(self.put_off(partition, closings))
             }
+            Err(PartitionError::DirectoryHangs) => Ok(unreadable(entry, partition)),
             read => read,
         };
         if let (Err(PartitionError::OutOfRange { log_start, log_end, .. }), Some(_)) =
@@ -635,6 +641,22 @@ fn is_news(entry: &Entry, result: &Result<Read, ErrorCode>) -> bool {
                 || read.high_watermark != entry.told_high_watermark
                 || read.log_start != entry.told_log_start
         }
+    }
+}
+
+/// The answer for a partition whose log cannot be looked at because a write to it hangs: no records, and the offsets
+/// that are known without the log.
+fn unreadable(entry: &Entry, partition: &Partition) -> Read {
+    let high_watermark = partition.high_watermark();
+    Read {
+        slice: None,
+        high_watermark,
+        aborted: Vec::new(),
+        last_stable: high_watermark,
+        log_start: entry.told_log_start.max(Offset(0)),
+        diverging: None,
+        is_segments_behind: false,
+        last_acknowledgement: None,
     }
 }
 

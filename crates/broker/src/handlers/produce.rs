@@ -12,7 +12,8 @@
 //! - v7 zstd; v8 record errors (KIP-467); v10 the new leader and where it is (KIP-951); v12
 //!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
 //! - A request for which no file can be opened waits until one was closed: for its time-out, at least one
-//!   second and at most thirty.
+//!   second and at most thirty. So does a request whose log directory hangs in a write; where the broker has another
+//!   directory, the request gets KAFKA_STORAGE_ERROR as soon as the write has hung for two seconds.
 //! - Transactional requests are refused with UNSUPPORTED_VERSION.
 //! - Internal topics are refused with INVALID_TOPIC_EXCEPTION, whatever the client calls itself. Kafka
 //!   lets clients in whose id is `__admin_client`: an id that any client may choose.
@@ -23,7 +24,8 @@ use std::time::{Duration, Instant};
 
 use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use partition::{
-    Acks, Append, Appended, Effort, Fate, Partition, PartitionError, Refusal, Status, WaiterKey,
+    Acks, Append, AppendAdmission, Appended, Effort, Fate, Partition, PartitionError, Refusal,
+    Status, WaiterKey,
 };
 use smallvec::SmallVec;
 use storage::disk::reserve;
@@ -195,7 +197,7 @@ impl PutOff {
         };
         let answers = &mut self.produce.answers;
         let mut left = std::mem::take(&mut self.left).into_iter();
-        let next = left.by_ref().find_map(|item| match call.serve(item, frame) {
+        let next = left.by_ref().find_map(|item| match call.serve_next(item, frame) {
             Ok(answer) => {
                 answers.push(answer);
                 None
@@ -269,6 +271,16 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// As [`Call::serve`]. A write of the append may hang, and this thread with it: with several log directories other
+    /// threads serve the tasks that earlier appends woke.
+    fn serve_next(&self, item: Item, frame: &mut [u8]) -> Result<Answer, Item> {
+        if self.server.logs.has_several_directories() {
+            // The task that was woken last is in a place from which no other thread takes it. This one takes the place.
+            drop(tokio::spawn(std::future::ready(())));
+        }
+        self.serve(item, frame)
+    }
+
     /// `Err`: no file could be opened for it, and it may wait.
     fn serve(&self, item: Item, frame: &mut [u8]) -> Result<Answer, Item> {
         let outcome = match (&item.topic, item.records.clone()) {
@@ -325,7 +337,7 @@ impl Call<'_> {
         // A data thread does not wait until a file is closed.
         let result = reserve::at_once(|| self.check_and_append(partition, records, how));
         Some(match result {
-            Err(error) if self.may_wait && error.lacks_resources() => return None,
+            Err(error) if self.may_wait && may_be_put_off(partition, &error) => return None,
             Ok(appended) => {
                 let count = appended.needed.0 - appended.base_offset.0;
                 topic.counters.records_in.add(count as u64);
@@ -382,6 +394,15 @@ impl Call<'_> {
             record_errors,
             known_epoch: None,
         }))
+    }
+}
+
+/// Whether the same append may succeed a moment later: no file can be opened, or a write in the log directory hangs. After a
+/// write has hung for two seconds in one of several directories, its partitions hold up no other partition.
+fn may_be_put_off(partition: &Partition, error: &PartitionError) -> bool {
+    match error {
+        PartitionError::DirectoryHangs => partition.admission() != AppendAdmission::Refused,
+        error => error.lacks_resources(),
     }
 }
 

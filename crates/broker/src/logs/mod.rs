@@ -443,6 +443,11 @@ impl Logs {
         self.directories.iter().all(Directory::was_empty)
     }
 
+    /// Whether the broker has more than one log directory.
+    pub fn has_several_directories(&self) -> bool {
+        self.directories.len() > 1
+    }
+
     /// The directory of a partition that is open.
     pub fn directory_of(&self, partition: &Partition) -> &Directory {
         let homes = self.homes.lock();

@@ -12,6 +12,7 @@ pub mod local_process;
 pub mod lone;
 pub mod memory;
 pub mod outbox;
+pub mod reserve_threads;
 pub mod shares;
 pub mod slot;
 pub mod unsent;

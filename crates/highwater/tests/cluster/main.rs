@@ -11,6 +11,7 @@ mod health;
 mod health_faults;
 mod held_up;
 mod hints;
+mod hung_directory;
 mod lost_disks;
 mod metrics;
 mod missing_directory;

@@ -24,6 +24,7 @@ pub mod ballast;
 mod essential;
 mod gated;
 pub mod guard;
+pub mod hand_over;
 pub mod progress;
 mod real;
 pub mod removal;

@@ -19,6 +19,8 @@ use crate::names::CLEANED;
 
 /// Operations that are counted at a time. Further ones run uncounted.
 const SLOTS: usize = 64;
+/// Bit of a slot: the operation is a sync.
+const IS_SYNC: u64 = 1;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -31,7 +33,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct OperationAges {
     opened_at: Instant,
-    /// Begin of an operation, in microseconds since `opened_at` plus one; zero: free.
+    /// Begin of an operation, in microseconds since `opened_at` plus one, times two; plus one for a sync. Zero: free.
     slots: [AtomicU64; SLOTS],
     /// End of the last operation, in microseconds since `opened_at`.
     ended_at: AtomicU64,
@@ -50,9 +52,19 @@ impl Default for OperationAges {
 impl OperationAges {
     /// Age of the oldest unfinished operation; zero if there is none.
     pub fn oldest(&self) -> Duration {
-        let began = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
-        let oldest = began.filter(|began| *began > 0).min();
-        let age = |began| self.opened_at.elapsed().saturating_sub(Duration::from_micros(began));
+        self.oldest_of(|_| true)
+    }
+
+    /// Age of the oldest unfinished operation that is no sync; zero without one. A write that is that old holds its
+    /// thread: it ends in the page cache of a healthy system, also while the device is slow.
+    pub fn oldest_write(&self) -> Duration {
+        self.oldest_of(|slot| slot & IS_SYNC == 0)
+    }
+
+    fn oldest_of(&self, counts: impl Fn(u64) -> bool) -> Duration {
+        let slots = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        let oldest = slots.filter(|slot| *slot > 0 && counts(*slot)).min();
+        let age = |slot| self.opened_at.elapsed().saturating_sub(Duration::from_micros(slot >> 1));
         oldest.map_or(Duration::ZERO, age)
     }
 
@@ -62,18 +74,23 @@ impl OperationAges {
         self.opened_at.elapsed().saturating_sub(ended_at)
     }
 
-    /// Counts an operation until the result is dropped. Its end shows that the device works.
+    /// Counts a write until the result is dropped. Its end shows that the device works.
     fn begin(&self) -> UnfinishedOperation<'_> {
-        self.count(true)
+        self.count(true, 0)
+    }
+
+    /// Counts a sync. Its end shows that the device works.
+    fn begin_sync(&self) -> UnfinishedOperation<'_> {
+        self.count(true, IS_SYNC)
     }
 
     /// Counts an operation that may end without the device, such as the creation of a file.
     fn begin_cached(&self) -> UnfinishedOperation<'_> {
-        self.count(false)
+        self.count(false, 0)
     }
 
-    fn count(&self, is_proof: bool) -> UnfinishedOperation<'_> {
-        let now = self.opened_at.elapsed().as_micros() as u64 + 1;
+    fn count(&self, is_proof: bool, kind: u64) -> UnfinishedOperation<'_> {
+        let now = ((self.opened_at.elapsed().as_micros() as u64 + 1) << 1) | kind;
         let first = FIRST_SLOT.get();
         let slots = (0..SLOTS).map(|at| &self.slots[(first + at) % SLOTS]);
         let take = |slot: &&AtomicU64| {
@@ -131,8 +148,8 @@ impl TimedDisk {
         directories.find(|(root, _)| path.starts_with(root)).map(|(_, ages)| ages)
     }
 
-    fn begin(&self, path: &Path) -> Option<UnfinishedOperation<'_>> {
-        self.ages_of(path).map(|ages| ages.begin())
+    fn begin_sync(&self, path: &Path) -> Option<UnfinishedOperation<'_>> {
+        self.ages_of(path).map(|ages| ages.begin_sync())
     }
 
     fn begin_cached(&self, path: &Path) -> Option<UnfinishedOperation<'_>> {
@@ -206,7 +223,7 @@ impl Disk for TimedDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let _operation = self.begin_cached(dir);
+        let _operation = self.ages_of(dir).map(|ages| ages.count(false, IS_SYNC));
         self.disk.sync_dir(dir)
     }
 
@@ -215,12 +232,12 @@ impl Disk for TimedDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        let _operation = self.begin(path);
+        let _operation = self.begin_sync(path);
         self.disk.sync_file(path)
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let _operation = self.begin(path);
+        let _operation = self.begin_sync(path);
         self.disk.write_synced(path, bytes)
     }
 }
@@ -251,7 +268,7 @@ impl DiskFile for TimedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let _operation = self.ages.begin();
+        let _operation = self.ages.begin_sync();
         self.file.sync()
     }
 
@@ -284,6 +301,25 @@ mod tests {
         assert!(ages.oldest() >= Duration::from_millis(2), "the second one is as old");
         drop((second, third));
         assert_eq!(ages.oldest(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_sync_that_hangs_is_no_write_that_hangs() {
+        let ages = OperationAges::default();
+        let sync = ages.begin_sync();
+        while ages.oldest() < Duration::from_millis(2) {
+            std::thread::yield_now();
+        }
+        assert_eq!(ages.oldest_write(), Duration::ZERO);
+        let write = ages.begin();
+        while ages.oldest_write() < Duration::from_millis(2) {
+            std::thread::yield_now();
+        }
+        assert!(ages.oldest() >= ages.oldest_write());
+        drop(sync);
+        assert!(ages.oldest_write() >= Duration::from_millis(2));
+        drop(write);
+        assert_eq!((ages.oldest(), ages.oldest_write()), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

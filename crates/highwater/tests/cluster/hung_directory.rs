@@ -1,0 +1,132 @@
+//! One of two log directories of a broker hangs. The partitions of the other directory, the Kafka port and the health pages go
+//! on for as long as the fault lasts.
+
+use super::health::{FreezableVolume, Node, codes, expected, http_of, until_named};
+use super::lost_disks::{Started, add_directory, kept_in};
+use super::replication::{
+    all_acknowledged, described, kept, wait_for_all_in_sync, wait_for_in_sync,
+};
+use super::*;
+
+const PARTITIONS: usize = 12;
+
+/// A producer of one number in one partition of `kept`.
+fn produce_one(bootstrap: &str, partition: usize, number: usize) -> Child {
+    let mut command = Command::new(HIGHWATER);
+    command.args(["produce", "kept", "-p", &partition.to_string(), "-b", bootstrap]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{number}\n").as_bytes()).unwrap();
+    child
+}
+
+/// Produces one number in each of these partitions, from `first` on, by a process for each. All must be acknowledged. Returns the
+/// next number.
+fn produce_in(bootstrap: &str, partitions: impl IntoIterator<Item = usize>, first: usize) -> usize {
+    let numbered = partitions.into_iter().zip(first..);
+    let producers: Vec<Child> =
+        numbered.map(|(partition, number)| produce_one(bootstrap, partition, number)).collect();
+    let next = first + producers.len();
+    producers.into_iter().for_each(all_acknowledged);
+    next
+}
+
+fn until_reported(log: &dyn Fn() -> String, words: &str) {
+    wait_until(words, || log().contains(words));
+}
+
+#[test]
+fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
+    let (place, folder) = place();
+    let Some(volume) = FreezableVolume::mount(place.path()) else {
+        eprintln!("skipped: this user may not mount and freeze a file system");
+        return;
+    };
+    // Neither a session nor a lag ends while the test runs: nobody fences the broker, or removes it from an ISR, for these.
+    let patient = [
+        "broker.session.timeout.ms=2000000",
+        "replica.lag.time.max.ms=2000000",
+        "highwater.suspect.after.ms=0",
+    ];
+    let mut up = Up::of(&folder, 3, &patient.map(|set| ["--set", set]).concat());
+    let second = up.brokers[1].clone();
+    second.signal(Signal::TERM);
+    up.says("broker 2");
+    let hung_folder = volume.path().join("second directory");
+    add_directory(&second.folder, &hung_folder);
+    let started = Started::of(&second.folder, place.path().join("reports"));
+    wait_until("the second broker is back", || {
+        let listed = try_run(&second.address, "cluster info");
+        listed.status.success() && String::from_utf8_lossy(&listed.stdout).lines().count() == 4
+    });
+    up.run(&format!("topic create kept -p {PARTITIONS} -r 3"));
+    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let mut next = produce_in(&up.bootstrap, 0..PARTITIONS, 0);
+    let (hung, healthy) = (kept_in(hung_folder.to_str().unwrap()), kept_in(&second.folder));
+    let led = |partitions: &std::collections::BTreeSet<usize>| {
+        let rows = described(&up.bootstrap, "kept").unwrap();
+        partitions.iter().filter(|partition| rows[**partition].0 == 2).count()
+    };
+    assert!(led(&hung) > 0 && led(&healthy) > 0, "it leads in both: {hung:?}, {healthy:?}");
+
+    let frozen = volume.freeze().unwrap();
+    // Writes that hang hold as many data threads as there are, and the fetchers.
+    let stuck: Vec<(usize, usize)> = hung.iter().copied().zip(next..).collect();
+    next += stuck.len();
+    let producers =
+        stuck.iter().map(|(partition, number)| produce_one(&up.bootstrap, *partition, *number));
+    let producers: Vec<Child> = producers.collect();
+    until_reported(&|| started.said(), "a write hangs");
+    let http = http_of(Path::new(&second.folder));
+    assert!(until_named(&http, "log_directory_hung").names("log_directory_hung"));
+    // By new connections to the broker itself, more of them than it has threads.
+    for _ in 0..3 {
+        next = produce_in(&second.address, healthy.iter().copied(), next);
+        assert_eq!(codes(&http), expected(200, 200, 200, "degraded"));
+    }
+    next = produce_in(&up.bootstrap, 0..PARTITIONS, next);
+    let leads = |partition: &usize| described(&second.address, "kept").unwrap()[*partition].0 == 2;
+    assert!(healthy.iter().any(leads), "the broker still leads in its healthy directory");
+    assert!(!hung.iter().any(leads), "others lead what is in the hung one");
+    drop(frozen);
+    // A producer whose request hung sends it again when the request's time is over.
+    producers.into_iter().for_each(all_acknowledged);
+    wait_for_in_sync(&up.bootstrap, "kept", 3);
+    assert_eq!(kept(&second.address), (0..next as u32).collect());
+    drop(started);
+    up.stop();
+}
+
+#[test]
+fn a_hung_directory_of_a_single_broker_stops_no_partition_of_its_other_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(volume) = FreezableVolume::mount(place.path()) else {
+        eprintln!("skipped: this user may not mount and freeze a file system");
+        return;
+    };
+    let folder = place.path().join("node");
+    let (here, there) = (folder.join("a"), volume.path().join("b"));
+    let dirs = format!("{},{}", here.display(), there.display());
+    let metadata = here.display().to_string();
+    let node = Node::start(&folder, None, &[("log.dirs", &dirs), ("metadata.log.dir", &metadata)]);
+    run(&node.address, &format!("topic create kept -p {PARTITIONS}"));
+    let mut next = produce_in(&node.address, 0..PARTITIONS, 0);
+    let (hung, healthy) = (kept_in(there.to_str().unwrap()), kept_in(here.to_str().unwrap()));
+    let frozen = volume.freeze().unwrap();
+    let stuck: Vec<(usize, usize)> = hung.iter().copied().zip(next..).collect();
+    next += stuck.len();
+    let producers =
+        stuck.iter().map(|(partition, number)| produce_one(&node.address, *partition, *number));
+    let producers: Vec<Child> = producers.collect();
+    until_reported(&|| node.log(), "a write hangs");
+    for _ in 0..3 {
+        next = produce_in(&node.address, healthy.iter().copied(), next);
+        run(&node.address, "topic describe kept");
+    }
+    for partition in &healthy {
+        run(&node.address, &format!("consume kept --partition {partition} --from start --count 4"));
+    }
+    drop(frozen);
+    producers.into_iter().for_each(all_acknowledged);
+    assert_eq!(kept(&node.address), (0..next as u32).collect());
+}
