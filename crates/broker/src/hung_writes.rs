@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use node::disks::append_admission;
 use partition::AppendAdmission;
@@ -18,10 +18,12 @@ use crate::network::reserve_threads::ReserveThreads;
 
 /// Time between two observations.
 const OBSERVED_EVERY: Duration = Duration::from_millis(100);
+/// Time between two observations from which the later one is late.
+const OBSERVED_LATE: Duration = Duration::from_millis(250);
 /// Bytes of stack of the thread.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Starts the thread. It ends, and admits all appends before, when the returned sender is dropped.
+/// Starts the thread. It ends when the returned sender is dropped.
 ///
 /// # Errors
 /// The system refuses a thread.
@@ -33,7 +35,14 @@ pub fn watch(
     let (ender, ended) = mpsc::channel();
     let thread = std::thread::Builder::new().name("hung-writes".to_owned());
     thread.stack_size(STACK_BYTES).spawn(move || {
+        let mut observed_at = Instant::now();
         while ended.recv_timeout(OBSERVED_EVERY) == Err(RecvTimeoutError::Timeout) {
+            // The process stood still, and its writes with it.
+            let is_late = observed_at.elapsed() > OBSERVED_LATE;
+            observed_at = Instant::now();
+            if is_late {
+                continue;
+            }
             match observe(&logs, &disks) {
                 true => reserve.release(),
                 false => reserve.keep(),
