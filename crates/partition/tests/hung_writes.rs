@@ -27,8 +27,7 @@ fn leader(disk: &GatedDisk, index: i32) -> (Arc<Partition>, Arc<SyncQueue>) {
     let log = Log::open(disk, dir, settings.log.clone(), opening).unwrap();
     let (name, id) = (TopicPartition::new("t", index), Uuid::from_random([1; 16]));
     let queue = Arc::<SyncQueue>::default();
-    let (settings, sync_queue) = (settings, Arc::clone(&queue));
-    let partition = Partition::new(name, id, ME, log, settings, Offset(0), sync_queue);
+    let partition = Partition::new(name, id, ME, log, settings, Offset(0), Arc::clone(&queue));
     partition.assign(Assignment::alone(ME, LeaderEpoch(0)), Moment::START);
     (partition, queue)
 }
