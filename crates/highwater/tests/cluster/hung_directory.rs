@@ -50,7 +50,8 @@ fn assert_kept(bootstrap: &str, end: usize, producers: Vec<(u32, Child)>) {
             (!output.status.success()).then_some(number)
         })
         .collect();
-    let missing: BTreeSet<u32> = &(0..end as u32).collect() - &kept(bootstrap);
+    let produced: BTreeSet<u32> = (0..end as u32).collect();
+    let missing = &produced - &kept(bootstrap);
     assert!(missing.is_subset(&given_up), "missing: {missing:?}, given up: {given_up:?}");
 }
 
@@ -65,7 +66,7 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
         eprintln!("skipped: this user may not mount and freeze a file system");
         return;
     };
-    // Neither a session nor a lag ends while the test runs: nobody fences the broker, or removes it from an ISR, for these.
+    // Neither a session nor a lag ends while the test runs: the broker stays unfenced and in its ISRs, but for sick disks.
     let patient = [
         "broker.session.timeout.ms=2000000",
         "replica.lag.time.max.ms=2000000",
