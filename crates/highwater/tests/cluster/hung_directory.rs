@@ -108,7 +108,7 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
     next = produce_in(&up.bootstrap, 0..PARTITIONS, next);
     let leads = |partition: &usize| described(&second.address, "kept").unwrap()[*partition].0 == 2;
     assert!(healthy.iter().any(leads), "the broker still leads in its healthy directory");
-    assert!(!hung.iter().any(leads), "others lead what is in the hung one");
+    assert!(!hung.iter().any(leads), "others lead in the hung one");
     drop(frozen);
     wait_for_in_sync(&up.bootstrap, "kept", 3);
     assert_kept(&second.address, next, producers);
