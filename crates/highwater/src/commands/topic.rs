@@ -297,7 +297,7 @@ async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) {
     );
     for row in rows {
         let partition = TopicPartition::new(row.topic.as_str(), row.partition);
-        let offset = |found: &Listed| {
+        let offset = |found: &OffsetResults| {
             let found = found.get(&partition)?.as_ref().ok()?;
             found.offset.map(|offset| offset.0)
         };
@@ -309,8 +309,8 @@ async fn add_offsets(cluster: &Cluster, rows: &mut [Described]) {
     }
 }
 
-/// An offset of each partition, or why there is none.
-type Listed = HashMap<TopicPartition, Result<FoundOffset, ClientError>>;
+/// The offset of each partition, or the error that its leader answered.
+type OffsetResults = HashMap<TopicPartition, Result<FoundOffset, ClientError>>;
 
 /// An offset of each partition.
 pub type Offsets = HashMap<TopicPartition, FoundOffset>;
