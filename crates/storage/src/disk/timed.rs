@@ -55,7 +55,7 @@ impl OperationAges {
         self.oldest_of(|_| true)
     }
 
-    /// Age of the oldest unfinished operation that is no sync; zero without one. A write that is that old holds its
+    /// Age of the oldest unfinished operation other than a sync; zero without one. A write that is that old holds its
     /// thread: it ends in the page cache of a healthy system, also while the device is slow.
     pub fn oldest_write(&self) -> Duration {
         self.oldest_of(|slot| slot & IS_SYNC == 0)
