@@ -1,5 +1,6 @@
 //! Appending as a leader: the path of every produced record.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use model::batch;
@@ -122,7 +123,10 @@ impl Partition {
                 _ => PartitionError::NotLeader,
             });
         }
-        let settings = self.settings();
+        let settings = match how.internal {
+            true => self.settings(),
+            false => Arc::clone(&self.lock_briefly()?.settings),
+        };
         let checked = if how.internal {
             let header = BatchHeader::decode(records)?;
             CheckedBatch { header, is_corrected: false, expanded: None }
