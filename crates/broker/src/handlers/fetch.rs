@@ -549,17 +549,7 @@ impl Terms<'_> {
     fn put_off(&self, partition: &Partition, closings: u64) -> Read {
         self.is_put_off.set(true);
         reserve::on_room(self.waker, closings);
-        let high_watermark = partition.high_watermark();
-        Read {
-            slice: None,
-            high_watermark,
-            aborted: Vec::new(),
-            last_stable: high_watermark,
-            log_start: partition.with_log(|log| log.log_start_offset()),
-            diverging: None,
-            is_segments_behind: false,
-            last_acknowledgement: None,
-        }
+        without_records(partition, partition.with_log(|log| log.log_start_offset()))
     }
 
     /// Whether there is nothing to be had until the partition changes. That an answer had no room
@@ -644,16 +634,19 @@ fn is_news(entry: &Entry, result: &Result<Read, ErrorCode>) -> bool {
     }
 }
 
-/// The answer for a partition whose log cannot be looked at because a write to it hangs: no records, and the offsets
-/// that are known without the log.
+/// The answer for a partition in a write that hangs: no records, and the offsets that are known without the log.
 fn unreadable(entry: &Entry, partition: &Partition) -> Read {
+    without_records(partition, entry.told_log_start.max(Offset(0)))
+}
+
+fn without_records(partition: &Partition, log_start: Offset) -> Read {
     let high_watermark = partition.high_watermark();
     Read {
         slice: None,
         high_watermark,
         aborted: Vec::new(),
         last_stable: high_watermark,
-        log_start: entry.told_log_start.max(Offset(0)),
+        log_start,
         diverging: None,
         is_segments_behind: false,
         last_acknowledgement: None,
