@@ -113,6 +113,19 @@ impl Partition {
         how: Append,
         effort: Effort,
     ) -> Result<Option<Prepared>, PartitionError> {
+        let prepared = self.prepare_batch(records, how, effort);
+        if let Err(error) = &prepared {
+            self.note_refused_bytes(records, error, how.now);
+        }
+        prepared
+    }
+
+    fn prepare_batch(
+        &self,
+        records: &mut [u8],
+        how: Append,
+        effort: Effort,
+    ) -> Result<Option<Prepared>, PartitionError> {
         if !self.is_writable() {
             return Err(PartitionError::DiskFull);
         }
@@ -157,10 +170,15 @@ impl Partition {
         prepared: Prepared,
         how: Append,
     ) -> Result<Appended, PartitionError> {
-        match prepared.stored {
-            None => self.append_checked(records, &prepared.header, how),
-            Some(mut stored) => self.append_checked(&mut stored, &prepared.header, how),
+        let Prepared { header, stored } = prepared;
+        let appended = match stored {
+            None => self.append_checked(records, &header, how),
+            Some(mut stored) => self.append_checked(&mut stored, &header, how),
+        };
+        if let Err(error) = &appended {
+            self.note_refused(&header, error, how.now);
         }
+        appended
     }
 
     fn append_checked(
@@ -176,11 +194,20 @@ impl Partition {
         self.check_leader(&state.replica, None)?;
         check_replicas(&state, how)?;
         match state.log.check_producer(checked) {
-            ProducerVerdict::Accept => {}
+            // The log accepts any sequence of a producer without state.
+            ProducerVerdict::Accept => {
+                if let Some(refusal) = self.refusal_before(&state.log, checked, how.now) {
+                    return Err(PartitionError::BehindRefused(refusal));
+                }
+            }
             ProducerVerdict::Duplicate { base_offset, last_offset, timestamp } => {
                 return Ok(duplicate(&state, base_offset, last_offset, timestamp));
             }
-            ProducerVerdict::OutOfOrderSequence => return Err(PartitionError::OutOfOrderSequence),
+            ProducerVerdict::OutOfOrderSequence => {
+                let refusal = self.refusal_before(&state.log, checked, how.now);
+                let error = PartitionError::OutOfOrderSequence;
+                return Err(refusal.map_or(error, PartitionError::BehindRefused));
+            }
             ProducerVerdict::InvalidEpoch => return Err(PartitionError::InvalidProducerEpoch),
         }
         let base_offset = state.log.log_end_offset();
@@ -194,6 +221,7 @@ impl Partition {
             }
             return Err(error.into());
         }
+        self.forget_refused(&header);
         self.count_held(&mut state);
         let log_end = state.log.log_end_offset();
         assert_eq!(log_end, header.next_offset(), "the log ends behind the batch");

@@ -5,6 +5,7 @@ use model::{BatchError, LeaderEpoch, Offset};
 use storage::StorageError;
 
 use crate::check::Refusal;
+use crate::refused_sequences::SequenceRefusal;
 
 /// Why a partition did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,9 @@ pub enum PartitionError {
     /// The producer's sequence does not follow the last one (KIP-98).
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,
+    /// A moment ago an earlier batch of the producer was refused, and the log waits for that one: the producer sends both again.
+    #[error("an earlier batch of the producer was refused a moment ago: {0}")]
+    BehindRefused(SequenceRefusal),
     /// The producer's epoch is older than one that was seen.
     #[error("the producer's epoch is older than one that was seen")]
     InvalidProducerEpoch,

@@ -47,6 +47,12 @@ impl HeldSums {
         self.ahead_bytes.load(Ordering::Relaxed)
     }
 
+    /// Refused sequences of one partition took so much before, and take so much now.
+    pub(crate) fn move_producer_bytes(&self, before: u64, now: u64) {
+        // Wraps where the bytes become fewer, and so does the sum.
+        self.producer_bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
     /// One log held so much before, and holds so much now.
     pub(crate) fn moved(&self, before: Held, now: Held) {
         let add = |sum: &AtomicU64, before: u64, now: u64| {

@@ -19,6 +19,7 @@ mod partition;
 mod proposals;
 mod read;
 mod recompress;
+mod refused_sequences;
 mod serve;
 mod settings;
 mod sync;
@@ -39,6 +40,7 @@ pub use offsets::{EpochEnd, OffsetQuery};
 pub use partition::{Partition, Status, WaiterKey};
 pub use proposals::Proposals;
 pub use read::{Isolation, Read, ReadRequest};
+pub use refused_sequences::SequenceRefusal;
 pub use replication::{
     Acknowledgement, AssignedReplica, Assignment, CommittedBound, FetchFrom, FollowerFetch,
     IsrAnswer, IsrDecision, Next, Proposal, RefusedTruncation, Standing, Truncation,

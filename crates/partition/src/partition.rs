@@ -20,6 +20,7 @@ use crate::deletion::{DeletionWaiter, wake_deletions};
 use crate::error::PartitionError;
 use crate::held::Held;
 use crate::proposals::Proposals;
+use crate::refused_sequences::RefusedSequences;
 use crate::settings::Settings;
 use crate::sync::SyncState;
 use crate::sync_queue::{AppendAdmission, SyncQueue};
@@ -90,6 +91,10 @@ pub struct Partition {
     may_hold_files: AtomicBool,
     /// Whether the volume has room for appends. Moved by the thread that watches the volume.
     writable: AtomicBool,
+    /// Sequences of idempotent producers that were refused a moment ago. Its lock is the innermost one.
+    pub(crate) refused: Mutex<RefusedSequences>,
+    /// Whether there are some. Moved under the lock of `refused`.
+    pub(crate) has_refused: AtomicBool,
     /// Where the partition asks for a sync: the queue of its log directory.
     pub(crate) sync_queue: Arc<SyncQueue>,
     /// Where it says that it has an ISR to propose, once somebody wants to know.
@@ -205,6 +210,8 @@ impl Partition {
             status: AtomicU8::new(Status::Following as u8),
             may_hold_files: AtomicBool::new(true),
             writable: AtomicBool::new(true),
+            refused: Mutex::default(),
+            has_refused: AtomicBool::new(false),
             sync_queue,
             proposals: OnceLock::new(),
             this: Weak::clone(this),
@@ -493,6 +500,7 @@ impl Partition {
         self.status.store(Status::Deleted as u8, Ordering::Release);
         self.sync_queue.taken_care_of(std::mem::take(&mut state.sync.unsynced_bytes));
         state.log.abandon_files();
+        self.clear_refused();
         self.hold(&mut state, Held::default());
         self.tell_all(state);
     }

@@ -252,9 +252,10 @@ impl Broker {
         match error {
             PartitionError::OutOfOrderSequence => Refused::OutOfOrderSequence,
             PartitionError::OutOfRange { log_start, .. } => Refused::OutOfRange { log_start },
-            PartitionError::NotLeader | PartitionError::Offline | PartitionError::Storage(_) => {
-                Refused::Retriable
-            }
+            PartitionError::NotLeader
+            | PartitionError::Offline
+            | PartitionError::Storage(_)
+            | PartitionError::BehindRefused(_) => Refused::Retriable,
             _ => Refused::Invalid,
         }
     }

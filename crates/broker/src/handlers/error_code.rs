@@ -1,7 +1,7 @@
 //! The one place where a room's refusals become the protocol's error codes.
 
 use model::{BatchError, ErrorCode};
-use partition::{PartitionError, Refusal};
+use partition::{PartitionError, Refusal, SequenceRefusal};
 use storage::StorageError;
 
 /// What a client is told of a partition's refusal.
@@ -15,6 +15,11 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         PartitionError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
         PartitionError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
+        PartitionError::BehindRefused(refusal) => match refusal {
+            SequenceRefusal::NotEnoughReplicas => ErrorCode::NotEnoughReplicas,
+            SequenceRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
+            SequenceRefusal::Storage => ErrorCode::KafkaStorageError,
+        },
         PartitionError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         PartitionError::Deleted => ErrorCode::UnknownTopicOrPartition,

@@ -11,6 +11,8 @@
 //!   positions.
 //! - v7 zstd; v8 record errors (KIP-467); v10 the new leader and where it is (KIP-951); v12
 //!   transactions without AddPartitions (KIP-890): not served; v13 topic ids (KIP-516).
+//! - A batch behind one of the same producer that was refused with a retriable error a moment ago gets the same error. Kafka
+//!   answers OUT_OF_ORDER_SEQUENCE_NUMBER (decision 0093).
 //! - A request for which no file can be opened waits until one was closed: for its time-out, at least one
 //!   second and at most thirty. So does a request whose log directory hangs in a write; where the broker has another
 //!   directory, the request gets KAFKA_STORAGE_ERROR as soon as the write has hung for two seconds.

@@ -275,6 +275,7 @@ fn expire_producers(server: &Arc<Server>, _: &Stop) {
     let now = server.expiry_now();
     let expiration_ms = server.config().producers.expiration_ms;
     each(server, |partition| {
+        partition.expire_refused(server.now());
         partition.maintain(|log, _| {
             log.expire_producers(now, expiration_ms);
             Ok(())

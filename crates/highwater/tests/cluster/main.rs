@@ -20,6 +20,7 @@ mod partial_outage;
 mod proxied;
 mod quorum;
 mod refused;
+mod refused_batches;
 mod regenerated;
 mod replaced;
 mod replication;

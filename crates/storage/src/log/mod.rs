@@ -39,7 +39,7 @@ pub(crate) mod zeros;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{BatchHeader, LeaderEpoch, Offset, Timestamp};
+use model::{BatchHeader, LeaderEpoch, Offset, Sequence, Timestamp};
 
 use crate::epoch_history::EpochHistory;
 use crate::names::Home;
@@ -279,6 +279,12 @@ impl Log {
     /// are not idempotent, and control batches, are accepted.
     pub fn check_producer(&self, header: &BatchHeader) -> ProducerVerdict {
         self.producers.check(header)
+    }
+
+    /// First sequence that the log accepts next of the producer and the producer epoch of `header`. `None` for a producer without
+    /// state here: the log accepts any sequence of that one.
+    pub fn next_sequence(&self, header: &BatchHeader) -> Option<Sequence> {
+        self.producers.next_sequence(header)
     }
 
     /// The producers known, in order of their ids.

@@ -213,6 +213,17 @@ impl Producers {
         }
     }
 
+    /// First sequence that the log accepts next of the producer and the producer epoch of `header`. `None` for a producer without
+    /// state here: the log accepts any sequence of that one.
+    pub(crate) fn next_sequence(&self, header: &BatchHeader) -> Option<Sequence> {
+        let producer = self.by_id.get(&header.producer_id)?;
+        if header.producer_epoch != producer.epoch {
+            return (producer.epoch != ProducerEpoch::NONE).then_some(Sequence(0));
+        }
+        let last = producer.last_batch().map_or(Sequence::NONE, |batch| batch.last_sequence);
+        Some(last.plus(1))
+    }
+
     /// Takes a batch in that stands in the log and was appended at `now`. `marker` is what its record says if it is a control
     /// batch that ends a transaction; then the transaction that it ended is returned.
     pub(crate) fn apply(
@@ -454,6 +465,16 @@ mod tests {
         let producers = after(&[batch(0, i32::MAX - 1, 3, 0)]);
         assert_eq!(producers.check(&batch(0, 1, 1, 3)), ProducerVerdict::Accept);
         assert_eq!(producers.check(&batch(0, 0, 1, 3)), ProducerVerdict::OutOfOrderSequence);
+    }
+
+    #[test]
+    fn the_next_sequence_follows_the_last_batch_of_the_epoch() {
+        let producers = after(&[batch(3, 0, 2, 0)]);
+        assert_eq!(producers.next_sequence(&batch(3, 9, 1, 2)), Some(Sequence(2)));
+        assert_eq!(producers.next_sequence(&batch(4, 9, 1, 2)), Some(Sequence(0)));
+        assert_eq!(producers.next_sequence(&of(8)), None, "any sequence is accepted");
+        let wrapped = after(&[batch(0, i32::MAX - 1, 3, 0)]);
+        assert_eq!(wrapped.next_sequence(&batch(0, 9, 1, 3)), Some(Sequence(1)));
     }
 
     #[test]
