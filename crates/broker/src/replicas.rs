@@ -19,6 +19,7 @@ use model::{
 };
 use node::Key;
 use partition::{CompressionRule, Partition, Settings};
+use quorum::{FirstUpdate, Subscription};
 use storage::journal::Key as LogKey;
 use storage::{CleanupPolicy, LogConfig, StorageError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -57,18 +58,19 @@ pub async fn run(
     applied: watch::Sender<u64>,
     mut refused: UnboundedReceiver<Keys>,
 ) {
-    let mut updates = server.quorum.subscribe();
     // The first update is a step from the empty image: deletions since the start of this broker are in no step.
-    let deleted = server.quorum.end_deleted_topics();
+    let FirstUpdate { deleted, first, mut updates } =
+        server.quorum.subscribe_after_deleted_topics();
     let image = server.quorum.image();
     on_disk(&server, 0, move |server| server.logs.delete_absent(&deleted, &image)).await;
+    let mut first = Some(first);
     let mut known: Option<Arc<ImageUpdate>> = None;
     let mut look = tokio::time::interval(OPENED_AGAIN_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_tried = None;
     loop {
         tokio::select! {
-            update = updates.next() => {
+            update = next_update(&mut first, &mut updates) => {
                 let Some(update) = update.map(Arc::new) else { return };
                 let index = update.index;
                 known = Some(Arc::clone(&update));
@@ -93,6 +95,17 @@ pub async fn run(
                 }
             }
         }
+    }
+}
+
+/// The first update, then those that follow; `None` when the quorum has stopped.
+async fn next_update(
+    first: &mut Option<ImageUpdate>,
+    updates: &mut Subscription,
+) -> Option<ImageUpdate> {
+    match first.take() {
+        Some(first) => Some(first),
+        None => updates.next().await,
     }
 }
 

@@ -21,7 +21,8 @@ impl Heard {
         *self.0.lock() = Some(Instant::now());
     }
 
-    fn last(&self) -> Option<Instant> {
+    /// The last moment at which the leader was heard.
+    pub(crate) fn last(&self) -> Option<Instant> {
         *self.0.lock()
     }
 }

@@ -4,10 +4,23 @@
 //! a received snapshot that lacks a topic of the metadata before it. A missing topic id alone proves nothing: metadata that is empty,
 //! that went back, or that belongs to another cluster lacks it as well.
 
-use metadata::ClusterImage;
+use crate::published::{Published, Subscription};
+use metadata::{ClusterImage, ImageUpdate};
 use model::TopicId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+
+/// The beginning of the steps of the image for a broker that compares deleted topics with its folders.
+#[derive(Debug)]
+pub struct FirstUpdate {
+    /// Topics whose deletion was applied since [`crate::Quorum::take_deleted_topics`]. Their deletion may be a step of `updates` as
+    /// well.
+    pub deleted: BTreeSet<TopicId>,
+    /// The step from the empty image to the present one.
+    pub first: ImageUpdate,
+    /// The steps that follow.
+    pub updates: Subscription,
+}
 
 /// Collects topic ids from the first applied entry on. `None` once the collection has ended.
 #[derive(Debug)]
@@ -38,8 +51,19 @@ impl DeletedTopics {
         self.0.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Subscribes to `published` and ends the collection, so that each deletion is in the collection or in a step behind the first
+    /// one.
+    ///
+    /// The first step is taken before the collection ends: a deletion behind that would be merged into a first step that still
+    /// waits, from an empty image to one without the topic, and would be in no step.
+    pub(crate) fn hand_over(&self, published: &Published) -> FirstUpdate {
+        let mut updates = published.subscribe();
+        let first = updates.try_next().expect("a subscription begins with a step");
+        FirstUpdate { deleted: self.end(), first, updates }
+    }
+
     /// Ends the collection; returns the topic ids collected since the last [`DeletedTopics::take`].
-    pub(crate) fn end(&self) -> BTreeSet<TopicId> {
+    fn end(&self) -> BTreeSet<TopicId> {
         self.0.lock().take().unwrap_or_default()
     }
 }
@@ -113,6 +137,22 @@ mod tests {
         assert_eq!(topics.end(), BTreeSet::from([id(2)]));
         topics.note(id(3));
         assert_eq!(topics.end(), BTreeSet::new(), "nothing is kept once the collection has ended");
+    }
+
+    #[tokio::test]
+    async fn a_deletion_behind_the_end_of_the_collection_is_a_step() {
+        let (disk, dir) = disk();
+        let mut machine = StateMachine::new(disk, dir, Applied::default());
+        let all = entries(vec![created(1), created(2), deleted(1), deleted(2)]);
+        apply(&mut machine, all[..3].to_vec()).await;
+        let topics = machine.deleted_topics();
+        let FirstUpdate { deleted, first, mut updates } = topics.hand_over(&machine.published());
+        assert_eq!(deleted, BTreeSet::from([id(1)]));
+        assert!(first.after.topic_by_id(id(2)).is_some());
+        apply(&mut machine, all[3..].to_vec()).await;
+        let step = updates.try_next().unwrap();
+        assert!(step.before.topic_by_id(id(2)).is_some(), "no step has the deletion");
+        assert!(step.after.topic_by_id(id(2)).is_none());
     }
 
     #[tokio::test]

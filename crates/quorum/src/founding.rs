@@ -20,9 +20,11 @@ use openraft::errors::{InitializeError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// How long a voter may take to say which member it is.
+/// How long a voter may take to say which member it is: at first, and after rounds in which one did not answer in time.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
+const ANSWER_LONGEST: Duration = Duration::from_secs(2);
 /// The pause between two rounds of an empty voter: all start at about the same time.
 const PAUSE_OF_NEW: Duration = Duration::from_millis(20);
 /// How many rounds the voters behind the first one leave the beginning to that one. Voters that ask for votes at the same
@@ -163,14 +165,15 @@ impl Founding {
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.server_metrics();
         let mut rounds = 0;
+        let mut patience = ANSWER_MAX;
         loop {
             let leader = metrics.borrow_watched().current_leader;
-            let pause = match self.is_led_by(leader).await {
+            let pause = match self.is_led_by(leader, &mut patience).await {
                 true => {
                     self.tell(None);
                     Duration::MAX
                 }
-                false => self.look(&mut rounds).await,
+                false => self.look(&mut rounds, &mut patience).await,
             };
             let rested = async {
                 match pause {
@@ -187,25 +190,26 @@ impl Founding {
 
     /// Whether this member leads, or the one does of which it knows: after a start that is the one that led last, whatever
     /// became of its folder, and it stays so while no majority would vote for another.
-    async fn is_led_by(&self, leader: Option<u64>) -> bool {
+    async fn is_led_by(&self, leader: Option<u64>, patience: &mut Duration) -> bool {
         match leader {
             None => false,
             Some(leader) if leader == self.network.me => true,
             Some(leader) => {
-                let said = self.network.introduction(broker_id(leader), ANSWER_MAX).await;
-                said.is_ok_and(|said| said.node == leader)
+                let answers = self.ask(&[broker_id(leader)], patience).await;
+                let said = answers.get(&broker_id(leader));
+                said.is_some_and(|said| said.as_ref().is_ok_and(|said| said.node == leader))
             }
         }
     }
 
     /// One round; returns the pause behind it. `rounds` counts those in which a new cluster could have begun.
-    async fn look(&self, rounds: &mut u32) -> Duration {
+    async fn look(&self, rounds: &mut u32, patience: &mut Duration) -> Duration {
         let me = self.network.me;
         if holds(&self.store) == Holds::Nothing {
             if self.voters.is_empty() {
                 return PAUSE;
             }
-            match beginning(me, &self.ask(&self.voters).await) {
+            match beginning(me, &self.ask(&self.voters, patience).await) {
                 Beginning::Found(_) if !self.network.may_found => {
                     self.tell(Some(lost_metadata(me)))
                 }
@@ -226,17 +230,25 @@ impl Founding {
             metrics.membership_config.voter_ids().collect()
         };
         let brokers: BTreeSet<BrokerId> = voters.iter().map(|id| broker_id(*id)).collect();
-        let answers = self.ask(&brokers.into_iter().collect::<Vec<_>>()).await;
+        let brokers: Vec<BrokerId> = brokers.into_iter().collect();
+        let answers = self.ask(&brokers, patience).await;
         self.tell(lost_majority(me, &voters, &answers));
         PAUSE
     }
 
-    async fn ask(&self, brokers: &[BrokerId]) -> Answers {
-        let own = broker_id(self.network.me);
-        let asked = brokers.iter().filter(|broker| **broker != own).map(|broker| async {
-            (*broker, self.network.introduction(*broker, ANSWER_MAX).await)
-        });
-        join_all(asked).await.into_iter().collect()
+    /// Requests which members the other brokers are. `patience` is how long they may take; it grows if one takes longer.
+    async fn ask(&self, brokers: &[BrokerId], patience: &mut Duration) -> Answers {
+        let (own, allowed, begun) = (broker_id(self.network.me), *patience, Instant::now());
+        let asked = brokers
+            .iter()
+            .filter(|broker| **broker != own)
+            .map(|broker| async { (*broker, self.network.introduction(*broker, allowed).await) });
+        let answers = join_all(asked).await.into_iter().collect();
+        *patience = match begun.elapsed() >= allowed {
+            true => (allowed * 2).min(ANSWER_LONGEST),
+            false => (begun.elapsed() * 2).clamp(ANSWER_MAX, ANSWER_LONGEST),
+        };
+        answers
     }
 
     async fn found(&self, members: BTreeSet<u64>) {

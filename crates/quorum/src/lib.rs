@@ -23,6 +23,7 @@ mod members;
 mod network;
 mod older_copy;
 mod parts;
+mod patience;
 mod proposer;
 mod published;
 mod quorum;
@@ -34,6 +35,7 @@ mod store;
 mod translation;
 
 pub use config::{QuorumConfig, QuorumError};
+pub use deleted_topics::FirstUpdate;
 pub use description::{MemberDescription, QuorumDescription, QuorumStanding};
 pub use generation::Generation;
 pub use links::{LinkTransport, MemberService};

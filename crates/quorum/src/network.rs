@@ -10,6 +10,7 @@ use crate::clock::Heard;
 use crate::faults::{Mutant, is_mutant};
 use crate::generation::Generation;
 use crate::older_copy::{Acknowledgements, OwnFolder};
+use crate::patience::Patience;
 use crate::published::Published;
 use crate::raft::{LogId, Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
@@ -34,6 +35,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 1 << 20;
@@ -84,6 +86,8 @@ pub(crate) struct Network {
     pub(crate) transport: Arc<dyn Transport>,
     /// How long appending entries may take: a sync among them. Heartbeats have less.
     pub(crate) append_patience: Duration,
+    /// How long a member may take at the moment.
+    pub(crate) patience: Arc<Patience>,
     /// What others send in pieces.
     pub(crate) blobs: Arc<Blobs>,
     /// When the leader was last heard.
@@ -126,6 +130,22 @@ fn confused<T>() -> Result<T, Failure> {
 }
 
 impl Peer {
+    /// As [`Peer::ask`], with at least the patience `least`, and more for a member that answers slowly.
+    async fn ask_patiently(&self, request: &Request, least: Duration) -> Result<Reply, Failure> {
+        let (patience, begun) = (&self.network.patience, Instant::now());
+        let allowed = patience.of(self.to, least);
+        #[cfg(test)]
+        let allowed = if is_mutant(Mutant::ConstantPatience) { least } else { allowed };
+        let answer = self.ask(request, allowed).await;
+        match &answer {
+            Ok(_) => patience.note_answer(self.to, begun.elapsed()),
+            Err(_) if begun.elapsed() >= allowed => patience.note_silence(self.to, allowed),
+            // A member that refuses, or whose link is down, shows nothing.
+            Err(_) => {}
+        }
+        answer
+    }
+
     /// Asks; in pieces if it has to be.
     async fn ask(&self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
         let message = self.encode(request);
@@ -261,7 +281,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         let (vote, before) = (rpc.vote, rpc.prev_log_id);
         let newest = rpc.entries.last().map(|entry| entry.log_id).or(before);
         let acknowledged = self.network.acknowledgements.last(self.to, vote);
-        let Reply::Append(reply) = self.ask(&plain_append(&rpc), patience).await? else {
+        let Reply::Append(reply) = self.ask_patiently(&plain_append(&rpc), patience).await? else {
             return confused();
         };
         let reply = raft_appended(reply);
@@ -287,7 +307,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask(&Request::Vote(plain_election(&rpc)), option.hard_ttl()).await? {
+        match self.ask_patiently(&Request::Vote(plain_election(&rpc)), option.hard_ttl()).await? {
             Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
@@ -298,7 +318,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask(&Request::PreVote(plain_election(&rpc)), option.hard_ttl()).await? {
+        match self.ask_patiently(&Request::PreVote(plain_election(&rpc)), option.hard_ttl()).await?
+        {
             Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
@@ -327,7 +348,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
-        match self.ask(&plain_transfer(&request), option.hard_ttl()).await? {
+        match self.ask_patiently(&plain_transfer(&request), option.hard_ttl()).await? {
             Reply::TransferLeader(reply) => Ok(raft_transferred(reply)),
             _ => confused(),
         }

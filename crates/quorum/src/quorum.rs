@@ -3,12 +3,13 @@
 use crate::check_quorum;
 use crate::clock;
 use crate::config::{QuorumConfig, QuorumError};
-use crate::deleted_topics::DeletedTopics;
+use crate::deleted_topics::{DeletedTopics, FirstUpdate};
 use crate::founding::Founding;
 use crate::generation::{Generation, GenerationFile};
 use crate::members::members_changed;
 use crate::network::{Network, Transport, receive};
 use crate::older_copy;
+use crate::patience::Patience;
 use crate::proposer::{Asked, Proposer, QUEUE_MAX};
 use crate::published::{Published, Subscription};
 use crate::raft::{
@@ -207,6 +208,9 @@ impl Quorum {
             me,
             transport,
             append_patience: Duration::from_millis(config.election_timeout_ms.end),
+            patience: Arc::new(Patience::new(Duration::from_millis(
+                config.election_timeout_ms.end * 2,
+            ))),
             blobs: Arc::default(),
             heard: Arc::default(),
             published: machine.published(),
@@ -323,9 +327,10 @@ impl Quorum {
         self.inner.deleted_topics.take()
     }
 
-    /// Like [`Quorum::take_deleted_topics`], and collects no more: a subscription has the deletions that follow.
-    pub fn end_deleted_topics(&self) -> BTreeSet<TopicId> {
-        self.inner.deleted_topics.end()
+    /// Like [`Quorum::subscribe`] and [`Quorum::take_deleted_topics`], and collects no more: each deletion that follows is in a step
+    /// behind the first one.
+    pub fn subscribe_after_deleted_topics(&self) -> FirstUpdate {
+        self.inner.deleted_topics.hand_over(&self.inner.published)
     }
 
     /// This node.
@@ -356,6 +361,11 @@ impl Quorum {
     /// Whether this node leads: it is the active controller.
     pub fn is_leader(&self) -> bool {
         self.leader() == Some(broker_id(self.inner.network.me))
+    }
+
+    /// Time since this node last received a message of the leader; `None` if none came since its start.
+    pub fn heard_ago(&self) -> Option<Duration> {
+        self.inner.network.heard.last().map(|at| at.elapsed())
     }
 
     /// Waits until the leader (or nobody) is another than `known`; returns who leads now.

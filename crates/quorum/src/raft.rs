@@ -5,15 +5,89 @@
 //! or a leader that has not caught up, can never mix decisions.
 
 use std::fmt;
+use std::time::Duration;
 
 pub(crate) use ledger::{Proposal, broker_id, is_node_id, node_id};
+use openraft::impls::TokioRuntime;
+use openraft::{AsyncRuntime, OptionalSend};
 
 #[cfg(not(test))]
-type Runtime = openraft::impls::TokioRuntime;
+type Runtime = PatientRuntime;
 /// What the library draws by lot comes from a simulation's seed.
 #[cfg(test)]
-pub(crate) type Runtime =
-    openraft_rt::deterministic_rng::DeterministicRng<openraft::impls::TokioRuntime>;
+pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<PatientRuntime>;
+
+/// Tokio, with longer timeouts: openraft bounds heartbeats, requests for votes and transfers of the leadership by these, and
+/// [`crate::patience`] decides how long they may take.
+#[derive(Debug)]
+pub(crate) struct PatientRuntime(TokioRuntime);
+
+/// More than the longest patience, divided by the shortest timeout.
+const TIMEOUT_FACTOR: u32 = 8;
+
+impl AsyncRuntime for PatientRuntime {
+    type JoinError = <TokioRuntime as AsyncRuntime>::JoinError;
+    type JoinHandle<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::JoinHandle<T>;
+    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
+    type Instant = <TokioRuntime as AsyncRuntime>::Instant;
+    type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> =
+        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type ThreadLocalRng = <TokioRuntime as AsyncRuntime>::ThreadLocalRng;
+    type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
+    type Watch = <TokioRuntime as AsyncRuntime>::Watch;
+    type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
+    type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
+
+    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
+    where
+        T: Future + OptionalSend + 'static,
+        T::Output: OptionalSend + 'static,
+    {
+        TokioRuntime::spawn(future)
+    }
+
+    fn sleep(duration: Duration) -> Self::Sleep {
+        TokioRuntime::sleep(duration)
+    }
+
+    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
+        TokioRuntime::sleep_until(deadline)
+    }
+
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(
+        duration: Duration,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout(duration * TIMEOUT_FACTOR, future)
+    }
+
+    fn timeout_at<R, F: Future<Output = R> + OptionalSend>(
+        deadline: Self::Instant,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout_at(deadline, future)
+    }
+
+    fn is_panic(join_error: &Self::JoinError) -> bool {
+        TokioRuntime::is_panic(join_error)
+    }
+
+    fn thread_rng() -> Self::ThreadLocalRng {
+        TokioRuntime::thread_rng()
+    }
+
+    fn new(threads: usize) -> Self {
+        PatientRuntime(TokioRuntime::new(threads))
+    }
+
+    fn block_on<F, T>(&mut self, future: F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        self.0.block_on(future)
+    }
+}
 
 openraft::declare_raft_types!(
     /// Metadata records between brokers.

@@ -11,6 +11,7 @@
 //! `QUORUM_SEED=n` runs one seed, `QUORUM_SEEDS=n` so many. See `world.rs` for the network and the oracle.
 #![cfg(test)]
 
+mod distant;
 mod hung;
 mod restored;
 pub(crate) mod slow;
@@ -54,6 +55,8 @@ pub(crate) enum Mutant {
     CutOffLeaderLeads,
     /// A leader ignores that the log of a member lacks entries that the member had acknowledged.
     OlderCopyUnnoticed,
+    /// The patience with a member that answers slowly does not grow.
+    ConstantPatience,
     /// A start believes a metadata folder although the log directories note more.
     NotesIgnored,
 }
@@ -136,7 +139,13 @@ fn new_disk() -> SimDisk {
 
 impl Cluster {
     async fn new(program: Program) -> Cluster {
+        Cluster::in_weather(program, Weather::FINE).await
+    }
+
+    /// A cluster whose network does this from the first start on.
+    async fn in_weather(program: Program, weather: Weather) -> Cluster {
         let world = Arc::new(Mutex::new(World::new(program.seed ^ 0x5eed)));
+        world.lock().weather = weather;
         let disks = (1..=program.voters).map(|id| (id, new_disk())).collect();
         let lots = Rng::with_seed(program.seed);
         let (lots_of, notes, down) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
@@ -269,7 +278,7 @@ impl Cluster {
                 let lost = self.lots.u16(0..300);
                 let twice = self.lots.u16(0..200);
                 let delay_ms = if self.lots.bool() { 20 } else { 250 };
-                self.world.lock().weather = Weather { lost, twice, delay_ms };
+                self.world.lock().weather = Weather { lost, twice, delay_ms, delay_min_ms: 0 };
             }
             _ => self.world.lock().weather = Weather::FINE,
         }

@@ -26,12 +26,14 @@ pub(super) struct Weather {
     pub(super) lost: u16,
     /// Messages of a thousand that arrive twice.
     pub(super) twice: u16,
+    /// The shortest delay, in milliseconds. At least 50 µs.
+    pub(super) delay_min_ms: u64,
     /// The longest delay, in milliseconds.
     pub(super) delay_ms: u64,
 }
 
 impl Weather {
-    pub(super) const FINE: Weather = Weather { lost: 0, twice: 0, delay_ms: 2 };
+    pub(super) const FINE: Weather = Weather { lost: 0, twice: 0, delay_min_ms: 0, delay_ms: 2 };
 }
 
 /// Everything that is shared by the voters of one simulation.
@@ -174,7 +176,7 @@ impl World {
     }
 
     fn fate(&mut self, from: u64, to: u64) -> Fate {
-        let Weather { lost, twice, delay_ms } = self.weather;
+        let Weather { lost, twice, delay_min_ms, delay_ms } = self.weather;
         if self.cuts.contains(&(from, to)) || self.lots.u16(0..1000) < lost {
             return Fate::Lost;
         }
@@ -182,7 +184,8 @@ impl World {
             // A machine that is gone is silent; a process that is gone refuses.
             return if self.lots.bool() { Fate::Refused } else { Fate::Lost };
         }
-        let delay = Duration::from_micros(self.lots.u64(50..=delay_ms * 1000));
+        let delay =
+            Duration::from_micros(self.lots.u64((delay_min_ms * 1000).max(50)..=delay_ms * 1000));
         Fate::Arrives { delay, twice: self.lots.u16(0..1000) < twice }
     }
 }
