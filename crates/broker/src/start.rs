@@ -184,7 +184,8 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
             let mut register = registration(&config, &logs, &endpoints, &cluster_id, incarnation);
             register.register.fenced = true;
             let patience = Duration::from_millis(config.membership.registration_ms_max);
-            let joining = cluster::join(&quorum, &controller, &returning, register, patience);
+            let joining =
+                cluster::join(&quorum, links, &controller, &returning, register, patience);
             let inter_broker = listeners
                 .iter()
                 .find(|(listener, ..)| listener.name == config.inter_broker_listener);

@@ -87,6 +87,10 @@ const OF_OTHERS: &[&str] = &["openraft", "hyper", "h2", "mio"];
 /// once.
 const TALKATIVE: &[&str] = &["openraft"];
 
+/// Targets of [`TALKATIVE`] crates whose reports at ERROR are harmless: one for each request of another node that arrives while
+/// this node stops. If the raft task fails, its own target and this program report the cause.
+const SILENT: &[&str] = &["openraft::raft::raft_inner"];
+
 /// The levels of a running program.
 struct Levels {
     root: Level,
@@ -112,8 +116,17 @@ fn inherited(root: Level, logger: &str) -> Level {
 
 fn targets(root: Level, own: &BTreeMap<String, Level>) -> Targets {
     let others = OF_OTHERS.iter().map(|name| (*name, LevelFilter::from(inherited(root, name))));
+    let is_quiet = |target: &&&str| {
+        let set_by_name = |name: &String| target.starts_with(name.as_str());
+        root != Level::Trace && !own.keys().any(set_by_name)
+    };
+    let silent = SILENT.iter().filter(is_quiet).map(|target| (*target, LevelFilter::OFF));
     let named = own.iter().map(|(name, level)| (name.as_str(), LevelFilter::from(*level)));
-    Targets::new().with_default(LevelFilter::from(root)).with_targets(others).with_targets(named)
+    Targets::new()
+        .with_default(LevelFilter::from(root))
+        .with_targets(others)
+        .with_targets(silent)
+        .with_targets(named)
 }
 
 /// The reports of this process, once they have begun.
@@ -200,11 +213,15 @@ mod tests {
         assert!(!shown.would_enable("hyper::proto", &Reported::INFO));
         assert!(shown.would_enable("openraft::core", &Reported::ERROR));
         assert!(!shown.would_enable("openraft::core", &Reported::WARN));
+        let stopping = "openraft::raft::raft_inner";
+        assert!(!shown.would_enable(stopping, &Reported::ERROR));
+        assert!(targets(Level::Trace, &none).would_enable(stopping, &Reported::TRACE));
         assert!(targets(Level::Trace, &none).would_enable("openraft", &Reported::TRACE));
         assert!(!targets(Level::Error, &none).would_enable("openraft", &Reported::WARN));
         let named = BTreeMap::from([("openraft".to_owned(), Level::Debug)]);
         let shown = targets(Level::Warn, &named);
         assert!(shown.would_enable("openraft::core", &Reported::DEBUG));
+        assert!(shown.would_enable(stopping, &Reported::DEBUG));
         assert!(!shown.would_enable("broker", &Reported::INFO));
     }
 

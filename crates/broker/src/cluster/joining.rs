@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use ::link::Target;
 use metadata::decide::{
     BrokerRef, CreateCluster, RegisterBroker2, RegisterBroker3, RegisterBroker4,
     features_of_new_cluster, software_of_this_release,
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::controller::{Controller, Undecided};
+use super::links::ClusterLinks;
 use super::returning::Returning;
 use super::telling::{self, Untold};
 use crate::logs::Logs;
@@ -30,8 +32,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a start waits for the metadata that it had before.
 const APPLIED_MAX: Duration = Duration::from_secs(5);
-/// How long a start waits for the same thing before it says so.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
+/// Time for which a start waits for the same reason before it reports that reason.
+const REPORTED_AFTER: Duration = Duration::from_secs(2);
+/// A leader sends a message at least every 0.24 s. A node that received none for this long receives none at all.
+const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// A broker that is registered, and not serving yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub struct Joined {
 /// registered last is compared with what is here once the metadata that this node had is applied again.
 pub async fn join(
     quorum: &Quorum,
+    links: &ClusterLinks,
     controller: &Controller,
     returning: &Returning<'_>,
     mut register: RegisterBroker2,
@@ -67,10 +72,16 @@ pub async fn join(
     };
     let (epoch, index) = tokio::select! {
         joined = joining => joined?,
-        never = tell_what_is_missing(quorum) => match never {},
+        never = report_missing(quorum, links) => match never {},
     };
-    let applied = timeout_at(until, quorum.wait_applied(index)).await;
-    applied.map_err(|_| not_joined("the metadata did not arrive", patience))??;
+    let applied = tokio::select! {
+        applied = timeout_at(until, quorum.wait_applied(index)) => applied,
+        never = report_missing(quorum, links) => match never {},
+    };
+    applied.map_err(|_| {
+        let words = describe_silence(quorum, links);
+        not_joined(words.as_deref().unwrap_or("the metadata did not arrive"), patience)
+    })??;
     let image = quorum.image();
     match image.broker(broker) {
         Some(known) if known.epoch == epoch => Ok(Joined { epoch }),
@@ -85,19 +96,47 @@ fn no_majority(quorum: &Quorum, patience: Duration) -> StartError {
     not_joined(words.as_deref().unwrap_or("no majority of the voters could be reached"), patience)
 }
 
-/// Reports what the start waits for, once that has lasted: at a first start the others are not up at once.
-async fn tell_what_is_missing(quorum: &Quorum) -> Infallible {
-    let mut told = None;
+/// Reports the reason for which the start waits, once that has lasted: at a first start the others are not up at once.
+async fn report_missing(quorum: &Quorum, links: &ClusterLinks) -> Infallible {
+    let mut reported: Option<String> = None;
     loop {
-        quorum.waits_for_changed(&told).await;
         // The words may change now and then, when one of the others does not answer in time.
-        sleep(TOLD_AFTER).await;
-        let words = quorum.waits_for();
-        if let Some(words) = words.as_ref().filter(|words| told.as_ref() != Some(words)) {
+        sleep(REPORTED_AFTER).await;
+        let words = quorum.waits_for().or_else(|| describe_silence(quorum, links));
+        if let Some(words) = words.as_ref().filter(|words| reported.as_ref() != Some(words)) {
             warn!(reason = words, "this node waits for the metadata quorum");
         }
-        told = words.or(told);
+        reported = words.or(reported);
     }
+}
+
+/// Why no leader of the metadata quorum is heard here, as far as the links show it. `None` while this node leads, or hears
+/// the leader.
+fn describe_silence(quorum: &Quorum, links: &ClusterLinks) -> Option<String> {
+    let is_heard = quorum.heard_ago().is_some_and(|ago| ago < LEADER_SILENCE_MAX);
+    (!is_heard && !quorum.is_leader())
+        .then(|| silence_words(&links.unreached_voters(), links.own_voter_address().as_deref()))
+}
+
+/// `unreached`: voters without a link. `own`: the address at which the other voters have to reach this node.
+fn silence_words(unreached: &[Target], own: Option<&str>) -> String {
+    if unreached.is_empty() {
+        let address = match own {
+            Some(own) => format!("{own}, its address in its own file"),
+            None => "the address that it advertises".to_owned(),
+        };
+        return format!(
+            "every other voter of controller.quorum.voters is reached, and none of them sends metadata to this node: check that \
+             the other nodes reach this node at {address}, that controller.quorum.voters is the same in the files of all \
+             nodes, and that a majority of the voters runs"
+        );
+    }
+    let named: Vec<String> = unreached.iter().map(ToString::to_string).collect();
+    format!(
+        "cannot reach {}: check that the node runs, and that its address in controller.quorum.voters is that of its controller \
+         listener",
+        named.join(", ")
+    )
 }
 
 fn not_joined(reason: &str, patience: Duration) -> StartError {
@@ -119,9 +158,12 @@ async fn found(quorum: &Quorum, cluster_id: &str) -> Result<(), StartError> {
             let features = features_of_new_cluster();
             let create = CreateCluster { cluster_id: cluster_id.to_owned(), features };
             let created = quorum.propose(Request::CreateCluster(create)).await;
-            // Or another was quicker, or leads by now.
-            if let Ok(Response::CreateCluster(Ok(()))) = created {
-                info!(cluster_id, "made a new cluster");
+            match created {
+                Ok(Response::CreateCluster(Ok(()))) => info!(cluster_id, "made a new cluster"),
+                // Another was quicker.
+                Ok(_) => {}
+                // Another leads by now, or no majority answered lately.
+                Err(_) => sleep(PAUSE).await,
             }
             continue;
         }
@@ -249,4 +291,21 @@ pub async fn serve_from_now_on(
     };
     let served = timeout(patience, serving).await;
     served.map_err(|_| not_joined("the controller did not let this broker serve", patience))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::BrokerId;
+
+    #[test]
+    fn a_start_names_the_voters_that_it_cannot_reach_and_what_to_check() {
+        let target = |id, port| Target { node: Some(BrokerId(id)), host: "h".to_owned(), port };
+        let words = silence_words(&[target(2, 9093), target(3, 9999)], Some("h:1"));
+        assert!(words.contains("node 2 at h:9093, node 3 at h:9999"), "{words}");
+        assert!(words.contains("controller.quorum.voters"), "{words}");
+        let words = silence_words(&[], Some("h:1"));
+        assert!(words.contains("reach this node at h:1"), "{words}");
+        assert!(silence_words(&[], None).contains("advertises"));
+    }
 }

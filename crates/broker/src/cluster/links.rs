@@ -307,6 +307,18 @@ impl ClusterLinks {
         self.voters.iter().map(|voter| BrokerId(voter.id))
     }
 
+    /// Voters of the file to which no link is up, as targets.
+    pub(super) fn unreached_voters(&self) -> Vec<Target> {
+        let others = self.voters().filter(|id| *id != self.me && !self.is_connected_with(*id));
+        others.filter_map(|id| Some(self.links.get(id)?.target().clone())).collect()
+    }
+
+    /// Address of this node for the other voters, by its own file: `host:port`. `None` if the node does not vote.
+    pub(super) fn own_voter_address(&self) -> Option<String> {
+        let own = self.voters.iter().find(|voter| voter.id == self.me.0)?;
+        Some(format!("{}:{}", own.at.host, own.at.port))
+    }
+
     /// How many voters have their turn before this node when that one has ended.
     pub(super) fn turn_behind(&self, ended: BrokerId) -> u32 {
         let before = |voter: &&Voter| voter.id < self.me.0 && voter.id != ended.0;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metadata::ClusterImage;
-use model::{BrokerId, Moment};
+use model::{BrokerId, LeaderEpoch, Moment, Offset};
 use parking_lot::Mutex;
 use partition::RefusedTruncation;
 use serving::health::broker::{
@@ -253,17 +253,25 @@ fn lost_partitions(server: &Server, image: &ClusterImage) -> Vec<(String, String
             ),
             None => "no complete replica is left".to_owned(),
         };
-        let cause = match of.replica {
-            Some((broker, epoch, end)) => format!(
-                "{lost}; of those that answer, broker {broker} has the greatest log end (leader \
-                 epoch {epoch}, offset {end}): `highwater cluster elect --unclean {name}:{at}` elects it, without \
-                 records that only other replicas had"
-            ),
-            None => format!("{lost}, and no replica answers"),
-        };
+        let cause = lost + &describe_longest(&format!("{name}:{at}"), of.replica);
         is_lost.then(|| (format!("{name}-{at}"), cause))
     });
     named.collect()
+}
+
+/// The replica of a partition that an unclean election chooses, in words behind the cause.
+fn describe_longest(partition: &str, longest: Option<(BrokerId, LeaderEpoch, Offset)>) -> String {
+    match longest {
+        None => ", and no replica answers".to_owned(),
+        Some((broker, _, Offset(0))) => format!(
+            ", and the replicas that answer are empty: `highwater cluster elect --unclean {partition}` elects broker {broker}, \
+             and the partition starts without records"
+        ),
+        Some((broker, epoch, end)) => format!(
+            "; of those that answer, broker {broker} has the greatest log end (leader epoch {epoch}, offset {end}): `highwater \
+             cluster elect --unclean {partition}` elects it, without records that only other replicas had"
+        ),
+    }
 }
 
 /// Brokers that this node suspects as the active controller.
@@ -316,3 +324,19 @@ pub fn log_voters(server: &Server) {
 
 /// Shared by the parts of a start that need it before there is a [`Server`].
 pub type SharedHealth = Arc<HealthState>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_log_has_no_end_to_compare() {
+        let longest = |end| Some((BrokerId(2), LeaderEpoch(end as i32 - 1), Offset(end)));
+        let words = describe_longest("few:0", longest(0));
+        assert!(words.contains("are empty") && words.contains("elects broker 2"), "{words}");
+        assert!(!words.contains("-1"), "{words}");
+        let words = describe_longest("few:0", longest(7));
+        assert!(words.contains("leader epoch 6, offset 7"), "{words}");
+        assert!(describe_longest("few:0", None).contains("no replica answers"));
+    }
+}

@@ -178,8 +178,9 @@ impl Health {
         }
         if let Some(first) = self.without_leader.first().and_then(|name| name.rsplit_once('-')) {
             return Some(format!(
-                "every replica that has all records is gone: start its broker again, or accept the loss of the \
-                 records that only it has: `highwater cluster elect --unclean {}:{}`",
+                "every registered broker runs, and none has all records of the partition: bring back the log directory that \
+                 has them (unmounted, or of a broker that was unregistered), or elect the replica that the reason \
+                 complete_replicas_lost names, without the other records: `highwater cluster elect --unclean {}:{}`",
                 first.0, first.1
             ));
         }
@@ -238,6 +239,15 @@ pub fn run(format: Format, connection: &Connection) -> Result<ExitCode, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn brokers_that_run_are_not_to_be_started() {
+        let lost = Health { without_leader: vec!["few-0".to_owned()], ..Health::default() };
+        let hint = lost.hint().unwrap();
+        assert!(!hint.contains("start") && hint.contains("--unclean few:0"), "{hint}");
+        let away = Health { fenced: vec![2], ..lost };
+        assert!(away.hint().unwrap().contains("start the fenced brokers"));
+    }
 
     const DOCUMENT: &str = include_str!("../../../../docs/cluster.md");
 
