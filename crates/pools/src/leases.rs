@@ -337,6 +337,35 @@ impl<O: Clone + Eq + Hash> Lease<O> {
         count
     }
 
+    /// Revokes leases of this owner until `more` units are free or about to be: those of more than `units_min` units without
+    /// progress for `patience`, the slowest first, this lease included. Returns the count.
+    pub fn reclaim_own(
+        &self,
+        more: usize,
+        now: Instant,
+        patience: Duration,
+        units_min: usize,
+    ) -> usize {
+        let before = self.pool.before(now, patience);
+        let mut state = self.pool.state.lock();
+        let mut count = 0;
+        while state.used - state.leaving + more > self.pool.units_max {
+            let slow = state.leases.iter().filter_map(|(number, entry)| {
+                let progress = entry.holder.progress_ms.load(Ordering::Relaxed);
+                let is_liable = entry.owner == self.owner
+                    && entry.units > units_min
+                    && progress < before
+                    && entry.holder.is_revocable.load(Ordering::Relaxed)
+                    && !entry.holder.is_revoked();
+                is_liable.then_some((progress, *number))
+            });
+            let Some((_, victim)) = slow.min() else { break };
+            state.revoke(victim);
+            count += 1;
+        }
+        count
+    }
+
     /// Revokes leases of owners that use more than this one would with `more` units, those without progress for
     /// `patience`, until they hold `more` units. For a shortage beside the pool: holders of the same memory may hold no
     /// leases. Returns the count.
@@ -522,6 +551,24 @@ mod tests {
         assert!(slow.is_revoked() && !fast.is_revoked());
         drop(slow);
         assert!(fast.try_set(100, now + 10 * SECOND));
+    }
+
+    #[test]
+    fn an_owner_takes_back_its_slow_large_leases_and_keeps_idle_small_ones() {
+        let (pool, now) = (pool(100), Instant::now());
+        let [idle, slow, slower, waiting, other] =
+            [(HOG, 5), (HOG, 30), (HOG, 40), (HOG, 5), (OTHER, 20)].map(|(owner, units)| {
+                let lease = pool.open(owner, now);
+                lease.set(units);
+                lease
+            });
+        slow.advance(now + SECOND);
+        assert_eq!(waiting.reclaim_own(20, now + SECOND / 2, SECOND, 10), 0, "all had progress");
+        assert_eq!(waiting.reclaim_own(20, now + 2 * SECOND, SECOND, 10), 1);
+        assert!(slower.is_revoked());
+        assert_eq!(waiting.reclaim_own(90, now + 3 * SECOND, SECOND, 10), 1);
+        assert!(slow.is_revoked() && !idle.is_revoked() && !waiting.is_revoked());
+        assert!(!other.is_revoked());
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Answers<'a> {
     upstream: &'a str,
     held_bytes_max: usize,
     state: State,
+    /// API of the answer that arrives.
+    api_key: i16,
     /// Answer that goes behind the next answer.
     postponed: Option<Bytes>,
     /// Answers that a fault holds back, and until when.
@@ -74,6 +76,7 @@ impl<'a> Answers<'a> {
             upstream: "",
             held_bytes_max,
             state: State::Between,
+            api_key: -1,
             postponed: None,
             delayed: None,
             is_closing: false,
@@ -149,6 +152,7 @@ impl<'a> Answers<'a> {
             return Err(Broken::Unasked(id));
         }
         self.counters.response(expected.api_key, size);
+        self.api_key = expected.api_key;
         if let Fate::Drop(after) = expected.fate {
             self.end_after(after);
             return Ok(true);
@@ -291,6 +295,12 @@ impl<'a> Answers<'a> {
     }
 }
 
+/// Whether a broker holds memory for answers of this API until they are read. It sends records from its files.
+fn is_held_by_broker(api_key: i16) -> bool {
+    let api = ApiKey::from_code(api_key);
+    api.is_some_and(|api| !matches!(api, ApiKey::Produce | ApiKey::Fetch))
+}
+
 /// Lets the bytes in front of `at` go.
 fn flush(incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
     if *at > 0 {
@@ -311,6 +321,14 @@ impl Relay for Answers<'_> {
         }
         flush(incoming, &mut at, out);
         Ok(())
+    }
+
+    fn relieves_source(&self) -> bool {
+        match self.state {
+            State::Between => self.link.next_api().is_some_and(is_held_by_broker),
+            State::Ended(_) => false,
+            _ => is_held_by_broker(self.api_key),
+        }
     }
 
     fn bell(&self) -> &Notify {

@@ -169,6 +169,11 @@ impl Link {
         self.lock().entries.is_empty()
     }
 
+    /// API of the next answer, if one is to come.
+    pub fn next_api(&self) -> Option<i16> {
+        self.lock().entries.front().map(|next| next.api_key)
+    }
+
     /// Takes the next answer off if no broker will send it.
     pub fn take_fabricated(&self) -> Option<Expected> {
         self.take_if(|next| next.fate.needs_no_broker())

@@ -18,6 +18,8 @@ const PROGRESS_BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for clients of its own address.
 const OWN_PATIENCE: Duration = Duration::from_secs(10);
+/// Memory of one connection, in bytes, that the proxy does not take back for clients of the same address while a broker waits.
+const SMALL_BYTES: usize = CONNECTION_BYTES + 64 * 1024;
 /// How often a connection that waits for memory tries again.
 pub const RETRY: Duration = Duration::from_millis(100);
 
@@ -132,6 +134,13 @@ impl PumpMemory<'_> {
     pub fn reclaim(&self, bytes: usize, now: Instant) {
         let more = bytes.saturating_sub(self.held().load(Ordering::Relaxed));
         self.connection.memory.reclaim(more, now, PATIENCE, OWN_PATIENCE);
+    }
+
+    /// Ends connections of the same address that hold large buffers and have no progress, so that this one may hold `bytes`. A
+    /// broker that cannot send an answer holds memory for it, which clients of all addresses wait for.
+    pub fn reclaim_own(&self, bytes: usize, now: Instant) {
+        let more = bytes.saturating_sub(self.held().load(Ordering::Relaxed));
+        self.connection.memory.reclaim_own(more, now, PATIENCE, SMALL_BYTES);
     }
 
     /// Notes that bytes moved on. `is_whole`: nothing incomplete is left in this direction.

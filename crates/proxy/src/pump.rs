@@ -30,6 +30,12 @@ pub trait Relay {
         true
     }
 
+    /// Whether the source holds memory for the bytes to come until they are read: then they are read though the sink takes
+    /// nothing.
+    fn relieves_source(&self) -> bool {
+        false
+    }
+
     /// Rung when [`Relay::relay`] or [`Relay::has_room`] may say something else than before.
     fn bell(&self) -> &Notify;
 
@@ -214,7 +220,8 @@ impl<'a, R: Relay> Pump<'a, R> {
 
     /// Waits until there is something to do, and does what was waited for, but for writing.
     async fn wait(&mut self, now: Instant) -> Result<(), Failure> {
-        let room = !self.ended && self.line.has_room() && self.relay.has_room();
+        let has_line_room = self.line.has_room() || self.relay.relieves_source();
+        let room = !self.ended && has_line_room && self.relay.has_room();
         let may_read = room && self.passes_at <= now;
         let reads = may_read && self.has_memory(now);
         let is_short = may_read && !reads;
@@ -278,6 +285,9 @@ impl<'a, R: Relay> Pump<'a, R> {
         let has = self.memory.try_hold(wanted, now);
         if !has {
             self.memory.reclaim(wanted, now);
+            if self.relay.relieves_source() {
+                self.memory.reclaim_own(wanted, now);
+            }
         }
         has
     }

@@ -1,6 +1,7 @@
 //! A server that speaks frames, and a client without opinions, both played by the tests.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -23,6 +24,8 @@ pub struct Server {
     pub address: String,
     /// The produce requests, in the order in which they came.
     pub produced: Arc<Mutex<Vec<Frame>>>,
+    /// Count of answers that were written whole.
+    pub answered: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
@@ -36,15 +39,16 @@ impl Server {
     pub async fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let produced = Arc::default();
-        let kept = Arc::clone(&produced);
+        let (produced, answered) = (Arc::default(), Arc::default());
+        let (kept, count) = (Arc::clone(&produced), Arc::clone(&answered));
         let accepting = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, address.port(), Arc::clone(&kept)));
+                let (kept, count) = (Arc::clone(&kept), Arc::clone(&count));
+                tokio::spawn(serve(stream, address.port(), kept, count));
             }
         });
-        Server { address: address.to_string(), produced, accepting }
+        Server { address: address.to_string(), produced, answered, accepting }
     }
 }
 
@@ -63,12 +67,18 @@ pub async fn next_frame(stream: &mut TcpStream) -> Option<Frame> {
     Some(frame)
 }
 
-async fn serve(mut stream: TcpStream, port: u16, produced: Arc<Mutex<Vec<Frame>>>) {
+async fn serve(
+    mut stream: TcpStream,
+    port: u16,
+    produced: Arc<Mutex<Vec<Frame>>>,
+    answered: Arc<AtomicUsize>,
+) {
     while let Some(frame) = next_frame(&mut stream).await {
         let Some(answer) = answer(&frame, port, &produced) else { continue };
         if stream.write_all(&answer).await.is_err() {
             return;
         }
+        answered.fetch_add(1, Ordering::SeqCst);
     }
 }
 

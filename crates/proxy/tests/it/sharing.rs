@@ -3,10 +3,12 @@
 use crate::server::{NODE, Raw, Server, echo, next_frame};
 use proxy::{Proxy, ProxyConfig};
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
+use wire::metadata::MetadataRequestTopic;
 use wire::{ApiKey, MetadataRequest, MetadataResponse};
 
 const MIB: usize = 1 << 20;
@@ -97,6 +99,35 @@ async fn unread_answers_of_one_address_are_bounded_and_leave_room_to_another_one
     while memory.used_bytes() > 0 {
         tokio::task::yield_now().await;
     }
+}
+
+/// A broker holds memory for a large answer until it is read: the proxy reads answers although their client does not.
+#[tokio::test]
+async fn a_broker_is_rid_of_answers_that_a_client_does_not_read() {
+    /// More than the sockets' buffers take.
+    const ANSWERS: usize = 40;
+    let server = Server::start().await;
+    let proxy = Proxy::start(ProxyConfig::new(&server.address)).await.unwrap();
+    let name = |n: usize| MetadataRequestTopic {
+        name: Some(format!("{n:030000}")),
+        ..MetadataRequestTopic::default()
+    };
+    // As large as its answer.
+    let large = MetadataRequest {
+        topics: Some((0..MIB / 30_000).map(name).collect()),
+        ..MetadataRequest::default()
+    };
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    let relieved = async {
+        client.send_all(&vec![large; ANSWERS], 9, 0).await;
+        while server.answered.load(Ordering::SeqCst) < ANSWERS {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, relieved).await.expect("the proxy reads the answers");
+    assert!(proxy.memory().used_bytes() > ANSWERS / 2 * MIB);
+    let mut other = other(&proxy).await;
+    is_served(&mut other).await;
 }
 
 #[tokio::test]
