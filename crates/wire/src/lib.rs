@@ -10,6 +10,7 @@ pub mod generated;
 pub mod hot;
 pub mod message;
 pub mod reader;
+pub mod schema;
 pub mod writer;
 
 pub use api::ApiKey;

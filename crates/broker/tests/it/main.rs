@@ -11,6 +11,7 @@ mod descriptors;
 mod dynamic;
 mod fetching;
 mod fixture;
+mod generated_repetition;
 mod hostile;
 mod memory;
 mod mutation;

@@ -59,6 +59,7 @@ pub mod produce;
 pub mod push_telemetry;
 pub mod renew_delegation_token;
 pub mod request_header;
+pub mod request_schemas;
 pub mod response_header;
 pub mod sasl_authenticate;
 pub mod sasl_handshake;
