@@ -3,9 +3,11 @@
 //! append, subtract.
 //!
 //! The rules for topics are the controller's; keys of brokers are checked here, where the table of
-//! broker configurations is. Loggers (`broker_loggers.rs`) are changed here and now.
+//! broker configurations is. Loggers (`broker_loggers.rs`) are changed here and now. Long lists are decided in pieces
+//! (decision 0096).
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::metadata::decide::{AlterConfigs, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
@@ -13,15 +15,16 @@ use ::metadata::{Answer, ConfigResource, Request, Response};
 use configuration::key::Kind;
 use configuration::{BrokerConfig, Configuration, Scope, table, value};
 use model::{BrokerId, ErrorCode, topic_name};
-use wire::alter_configs::{
-    AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse,
-};
+use wire::alter_configs::{AlterConfigsRequest, AlterConfigsResourceResponse};
 use wire::incremental_alter_configs::{
     AlterConfigsResourceResponse as ChangedResource, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 };
 
+use super::list_answer::ListAnswer;
 use super::{Call, broker_loggers, config_resource};
+
+/// Resources that are decided at a time.
+const PIECE_RESOURCES_MAX: usize = 1000;
 
 /// A resource as the client named it, and what became of it.
 struct Outcome {
@@ -33,107 +36,119 @@ struct Outcome {
 }
 
 /// Answers AlterConfigs.
-pub async fn replace(call: Arc<Call>, request: AlterConfigsRequest) -> AlterConfigsResponse {
+pub async fn replace(call: Arc<Call>, request: AlterConfigsRequest) -> ListAnswer {
     let mut draft = Draft::new(&call);
-    let mut accepted = Vec::new();
     let mut resources = request.resources;
-    let mut outcomes =
-        take_repeated(&mut resources, |one| (one.resource_type, one.resource_name.clone()));
-    for resource in resources {
-        let configs: Vec<(String, Option<String>)> =
-            resource.configs.into_iter().map(|config| (config.name, config.value)).collect();
-        let wanted = configs.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-        let checked = config_resource::parse(resource.resource_type, &resource.resource_name)
-            .and_then(|named| draft.check(named, |_, _| Ok(wanted.collect())));
-        let error = checked.map(|resource| accepted.push((resource, configs))).err();
-        outcomes.push(Outcome {
-            kind: resource.resource_type,
-            name: resource.resource_name,
-            open: error.is_none(),
-            error,
-        });
-    }
-    let request = AlterConfigs { resources: accepted, validate_only: request.validate_only };
-    decide(&call, Request::AlterConfigs(request), &mut outcomes).await;
-    let answer = |outcome: Outcome| {
+    let repeated = take_repeated(&mut resources, |one| (one.resource_type, &one.resource_name));
+    let mut answer = ListAnswer::new(&call, repeated.len() + resources.len());
+    let mut push = |outcome: Outcome| {
         let (code, error_message) = said(outcome.error);
-        AlterConfigsResourceResponse {
+        let resource = AlterConfigsResourceResponse {
             error_code: code.code(),
             error_message,
             resource_type: outcome.kind,
             resource_name: outcome.name,
-        }
+        };
+        answer.push(|writer| resource.encode(writer, call.version));
     };
-    AlterConfigsResponse {
-        throttle_time_ms: 0,
-        responses: outcomes.into_iter().map(answer).collect(),
+    repeated.into_iter().for_each(&mut push);
+    let mut resources = resources.into_iter();
+    while resources.len() > 0 {
+        let (mut accepted, mut outcomes) = (Vec::new(), Vec::new());
+        for resource in resources.by_ref().take(PIECE_RESOURCES_MAX) {
+            let configs: Vec<(String, Option<String>)> =
+                resource.configs.into_iter().map(|config| (config.name, config.value)).collect();
+            let wanted =
+                configs.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+            let checked = config_resource::parse(resource.resource_type, &resource.resource_name)
+                .and_then(|named| draft.check(named, |_, _| Ok(wanted.collect())));
+            let error = checked.map(|resource| accepted.push((resource, configs))).err();
+            outcomes.push(Outcome {
+                kind: resource.resource_type,
+                name: resource.resource_name,
+                open: error.is_none(),
+                error,
+            });
+        }
+        let request = AlterConfigs { resources: accepted, validate_only: request.validate_only };
+        decide(&call, Request::AlterConfigs(request), &mut outcomes).await;
+        outcomes.into_iter().for_each(&mut push);
     }
+    answer
 }
 
 /// Answers IncrementalAlterConfigs.
-pub async fn change(
-    call: Arc<Call>,
-    request: IncrementalAlterConfigsRequest,
-) -> IncrementalAlterConfigsResponse {
+pub async fn change(call: Arc<Call>, request: IncrementalAlterConfigsRequest) -> ListAnswer {
     let mut draft = Draft::new(&call);
-    let mut accepted = Vec::new();
+    let validate_only = request.validate_only;
     let mut resources = request.resources;
-    let mut outcomes =
-        take_repeated(&mut resources, |one| (one.resource_type, one.resource_name.clone()));
-    for resource in resources {
-        let (kind, name) = (resource.resource_type, resource.resource_name);
-        let changes = resource.configs.into_iter().map(|config| {
-            let operation = operation(config.config_operation)?;
-            Ok(ConfigChange { key: config.name, operation, value: config.value })
-        });
-        let checked = changes.collect::<Result<Vec<_>, _>>().and_then(|changes| {
-            if kind == config_resource::BROKER_LOGGER {
-                broker_loggers::change(&call, &name, &changes, request.validate_only)?;
-                return Ok(None);
-            }
-            let named = config_resource::parse(kind, &name)?;
-            let checked = draft.check(named, |config, scope| changed(config, scope, &changes))?;
-            Ok(Some((checked, changes)))
-        });
-        let open = matches!(checked, Ok(Some(_)));
-        let error = checked.map(|resource| accepted.extend(resource)).err();
-        outcomes.push(Outcome { kind, name, error, open });
-    }
-    let request =
-        IncrementalAlterConfigs { resources: accepted, validate_only: request.validate_only };
-    decide(&call, Request::IncrementalAlterConfigs(request), &mut outcomes).await;
-    let answer = |outcome: Outcome| {
+    let repeated = take_repeated(&mut resources, |one| (one.resource_type, &one.resource_name));
+    let mut answer = ListAnswer::new(&call, repeated.len() + resources.len());
+    let mut push = |outcome: Outcome| {
         let (code, error_message) = said(outcome.error);
-        ChangedResource {
+        let resource = ChangedResource {
             error_code: code.code(),
             error_message,
             resource_type: outcome.kind,
             resource_name: outcome.name,
-        }
+        };
+        answer.push(|writer| resource.encode(writer, call.version));
     };
-    IncrementalAlterConfigsResponse {
-        throttle_time_ms: 0,
-        responses: outcomes.into_iter().map(answer).collect(),
+    repeated.into_iter().for_each(&mut push);
+    let mut resources = resources.into_iter();
+    while resources.len() > 0 {
+        let (mut accepted, mut outcomes) = (Vec::new(), Vec::new());
+        for resource in resources.by_ref().take(PIECE_RESOURCES_MAX) {
+            let (kind, name) = (resource.resource_type, resource.resource_name);
+            let changes = resource.configs.into_iter().map(|config| {
+                let operation = operation(config.config_operation)?;
+                Ok(ConfigChange { key: config.name, operation, value: config.value })
+            });
+            let checked = changes.collect::<Result<Vec<_>, _>>().and_then(|changes| {
+                if kind == config_resource::BROKER_LOGGER {
+                    broker_loggers::change(&call, &name, &changes, validate_only)?;
+                    return Ok(None);
+                }
+                let named = config_resource::parse(kind, &name)?;
+                let checked =
+                    draft.check(named, |config, scope| changed(config, scope, &changes))?;
+                Ok(Some((checked, changes)))
+            });
+            let open = matches!(checked, Ok(Some(_)));
+            let error = checked.map(|resource| accepted.extend(resource)).err();
+            outcomes.push(Outcome { kind, name, error, open });
+        }
+        let request = IncrementalAlterConfigs { resources: accepted, validate_only };
+        decide(&call, Request::IncrementalAlterConfigs(request), &mut outcomes).await;
+        outcomes.into_iter().for_each(&mut push);
     }
+    answer
 }
 
 /// Removes resources that the request names more than once, and refuses each of them once, as Kafka does.
-fn take_repeated<T>(resources: &mut Vec<T>, name: impl Fn(&T) -> (i8, String)) -> Vec<Outcome> {
-    let key = |resource: &T| {
+fn take_repeated<T>(resources: &mut Vec<T>, name: fn(&T) -> (i8, &String)) -> Vec<Outcome> {
+    fn key<'a, T>(resource: &'a T, name: fn(&T) -> (i8, &String)) -> (i8, Cow<'a, str>) {
         let (kind, name) = name(resource);
-        (kind, config_resource::canonical_name(kind, &name).into_owned())
-    };
-    let mut mentions: HashMap<(i8, String), usize> = HashMap::new();
-    for resource in resources.iter() {
-        *mentions.entry(key(resource)).or_default() += 1;
+        (kind, config_resource::canonical_name(kind, name))
     }
-    mentions.retain(|_, times| *times > 1);
-    resources.retain(|resource| !mentions.contains_key(&key(resource)));
-    let refuse = |(kind, name)| {
-        let message = "Each resource must appear at most once.".to_owned();
-        Outcome { kind, name, error: Some((ErrorCode::InvalidRequest, message)), open: false }
-    };
-    mentions.into_keys().map(refuse).collect()
+    let key_at = |at: &usize| key(&resources[*at], name);
+    let mut sorted: Vec<usize> = (0..resources.len()).collect();
+    sorted.sort_by(|one, other| key_at(one).cmp(&key_at(other)));
+    let mut is_repeated = vec![false; resources.len()];
+    let mut refused = Vec::new();
+    for equal in sorted.chunk_by(|one, other| key_at(one) == key_at(other)) {
+        if let [first, _, ..] = equal {
+            let (kind, name) = key_at(first);
+            let name = name.into_owned();
+            let message = "Each resource must appear at most once.".to_owned();
+            let error = Some((ErrorCode::InvalidRequest, message));
+            refused.push(Outcome { kind, name, error, open: false });
+            equal.iter().for_each(|at| is_repeated[*at] = true);
+        }
+    }
+    let mut is_repeated = is_repeated.into_iter();
+    resources.retain(|_| !is_repeated.next().unwrap_or(false));
+    refused
 }
 
 fn said(error: Option<(ErrorCode, String)>) -> (ErrorCode, Option<String>) {

@@ -1,5 +1,6 @@
 //! CreateTopics (key 19), versions 2 to 7. v5 answers with the numbers and configurations that the
-//! topic got (KIP-525); v7 with its id. All rules are the controller's.
+//! topic got (KIP-525); v7 with its id. The controller has all rules but one: a request creates at most 10,000 topics (Kafka:
+//! 10,000 partitions). Long lists are decided in pieces (decision 0096).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,29 +11,56 @@ use ::metadata::{Answer, Request, Response};
 use model::{BrokerId, ErrorCode, PartitionIndex, Uuid};
 use wire::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest,
-    CreateTopicsResponse,
 };
 
 use super::Call;
+use super::list_answer::ListAnswer;
+use super::pieces::Pieces;
 
-/// Memory of a topic with its configurations in an answer, decoded and encoded.
-const TOPIC_BYTES: usize = 8 << 10;
+/// Bytes of a topic with its configurations in an encoded answer.
+const TOPIC_BYTES: usize = 3 << 10;
+/// Memory of the decision of one piece, in bytes: topics and configurations of a draft.
+const PIECE_BYTES: usize = 4 << 20;
+/// Topics that one request may create.
+const TOPICS_MAX: usize = 10_000;
 
 /// Answers once the topics are committed and open.
-pub async fn handle(call: Arc<Call>, request: CreateTopicsRequest) -> CreateTopicsResponse {
-    call.reserve_answer(TOPIC_BYTES * request.topics.len() + 3 * call.decoded_bytes).await;
-    let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let topics = request.topics.into_iter().map(new_topic).collect();
-    let request = CreateTopics { topics, validate_only: request.validate_only };
-    let topics = match call.decide(Request::CreateTopics(request)).await {
-        Ok(Response::CreateTopics(results)) => {
-            results.into_iter().map(|(name, result)| answer(&call, name, result)).collect()
+pub async fn handle(call: Arc<Call>, request: CreateTopicsRequest) -> ListAnswer {
+    let pieces = Pieces::new(request.topics, |one, other| one.name.cmp(&other.name));
+    let count = pieces.keys();
+    let own_bytes = PIECE_BYTES.min(TOPIC_BYTES * count) + 3 * call.decoded_bytes;
+    call.reserve_answer(TOPIC_BYTES * count.min(TOPICS_MAX) + own_bytes).await;
+    let mut answer = ListAnswer::new(&call, count);
+    for piece in pieces {
+        let mut names: Vec<String> = piece.iter().map(|topic| topic.name.clone()).collect();
+        let topics = piece.into_iter().map(new_topic).collect();
+        let topics = CreateTopics { topics, validate_only: request.validate_only };
+        let decided = match count > TOPICS_MAX {
+            true => Err((ErrorCode::PolicyViolation, Some(TOO_MANY.to_owned()))),
+            false => call.decide(Request::CreateTopics(topics)).await.map_err(|code| (code, None)),
+        };
+        match decided {
+            Ok(Response::CreateTopics(results)) => {
+                for (name, result) in results {
+                    let topic = described(&call, name, result);
+                    answer.push(|writer| topic.encode(writer, call.version));
+                }
+            }
+            Ok(other) => unreachable!("the answer to another request: {other:?}"),
+            Err((code, message)) => {
+                names.sort_unstable();
+                names.dedup();
+                for name in names {
+                    let topic = refused(name, code, message.clone());
+                    answer.push(|writer| topic.encode(writer, call.version));
+                }
+            }
         }
-        Ok(other) => unreachable!("the answer to another request: {other:?}"),
-        Err(code) => names.into_iter().map(|name| refused(name, code, None)).collect(),
-    };
-    CreateTopicsResponse { throttle_time_ms: 0, topics }
+    }
+    answer
 }
+
+const TOO_MANY: &str = "More than 10000 topics in one request: create fewer at a time.";
 
 fn new_topic(topic: CreatableTopic) -> NewTopic {
     NewTopic {
@@ -52,7 +80,7 @@ fn new_topic(topic: CreatableTopic) -> NewTopic {
     }
 }
 
-fn answer(call: &Call, name: String, result: Answer<CreatedTopic>) -> CreatableTopicResult {
+fn described(call: &Call, name: String, result: Answer<CreatedTopic>) -> CreatableTopicResult {
     match result {
         Ok(created) => CreatableTopicResult {
             topic_id: created.id,

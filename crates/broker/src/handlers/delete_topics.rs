@@ -1,25 +1,38 @@
-//! DeleteTopics (key 20), versions 1 to 6. v6 by id too (KIP-516). kafkajs asks in version 1 only.
+//! DeleteTopics (key 20), versions 1 to 6. v6 by id too (KIP-516). kafkajs asks in version 1 only. Long lists are decided in
+//! pieces (decision 0096).
 
 use std::sync::Arc;
 
 use ::metadata::decide::TopicRef;
 use ::metadata::{Request, Response};
 use model::{ErrorCode, Uuid};
-use wire::delete_topics::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::delete_topics::{DeletableTopicResult, DeleteTopicsRequest};
 
 use super::Call;
+use super::list_answer::ListAnswer;
+use super::pieces::Pieces;
 
 /// From this version on topics may be named by id.
 const IDS_FROM_VERSION: i16 = 6;
 
 /// Answers once the topics are gone from the cluster's metadata and from this broker.
-pub async fn handle(call: Arc<Call>, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
-    let topics = wanted(&call, request);
-    let responses = match delete(&call, &topics).await {
-        Ok(responses) => responses,
-        Err(code) => topics.into_iter().map(|topic| refused(topic, code, None)).collect(),
-    };
-    DeleteTopicsResponse { throttle_time_ms: 0, responses }
+pub async fn handle(call: Arc<Call>, request: DeleteTopicsRequest) -> ListAnswer {
+    let pieces = Pieces::new(wanted(&call, request), Ord::cmp);
+    let mut answer = ListAnswer::new(&call, pieces.keys());
+    for mut topics in pieces {
+        let responses = match delete(&call, &topics).await {
+            Ok(responses) => responses,
+            Err(code) => {
+                topics.sort_unstable();
+                topics.dedup();
+                topics.into_iter().map(|topic| refused(topic, code, None)).collect()
+            }
+        };
+        for topic in responses {
+            answer.push(|writer| topic.encode(writer, call.version));
+        }
+    }
+    answer
 }
 
 fn wanted(call: &Call, request: DeleteTopicsRequest) -> Vec<TopicRef> {

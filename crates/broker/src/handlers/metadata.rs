@@ -47,7 +47,7 @@ pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataRespon
     };
     let topics = wanted.as_ref().map_or(image.topics().count(), Vec::len);
     call.reserve_encoded_answer(partitions * PARTITION_BYTES + topics * TOPIC_BYTES).await;
-    let topics = match &wanted {
+    let topics = call.build(|| match &wanted {
         None => image.topics().map(|topic| describe(&call, &image, topic, operations)).collect(),
         Some(wanted) => wanted
             .iter()
@@ -56,7 +56,7 @@ pub async fn handle(call: Arc<Call>, request: MetadataRequest) -> MetadataRespon
                 Err(code) => missing(topic, code),
             })
             .collect(),
-    };
+    });
     MetadataResponse {
         throttle_time_ms: 0,
         brokers: brokers(&call, &image),

@@ -53,6 +53,7 @@ mod heartbeat;
 mod init_producer_id;
 mod join_group;
 mod leave_group;
+mod list_answer;
 mod list_config_resources;
 mod list_groups;
 mod list_offsets;
@@ -61,6 +62,7 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+mod pieces;
 pub mod produce;
 mod reassignments;
 mod sasl_handshake;
@@ -72,6 +74,8 @@ mod transactions;
 mod unique;
 mod unregister_broker;
 mod update_features;
+
+use list_answer::HandlerAnswer;
 
 pub use current_leader::Asker;
 pub use produce::PutOff;
@@ -189,8 +193,7 @@ impl Call {
             return;
         }
         debug_assert!(self.room.lock().is_none(), "{} reserves twice", self.api_key);
-        let address = self.peer.ip().to_canonical();
-        let room = self.server.memory.answers.reserve(address, bytes).await;
+        let room = self.server.memory.answers.reserve(self.peer, bytes).await;
         *self.room.lock() = Some(room);
     }
 
@@ -200,6 +203,13 @@ impl Call {
         self.reserve_answer(bytes).await;
         let turn = self.server.memory.answers.turn_to_build(bytes).await;
         *self.building.lock() = turn;
+    }
+
+    /// Builds an answer beside the data threads if it has a turn to be built: one that is large keeps its thread busy for
+    /// long, and clients with small requests would wait for that thread.
+    fn build<T>(&self, build: impl FnOnce() -> T) -> T {
+        let is_large = self.building.lock().is_some();
+        if is_large { self.server.checking.aside(build) } else { build() }
     }
 
     /// Has the controller decide, and waits until this broker has acted upon the decision.
@@ -223,9 +233,9 @@ impl Call {
         Ok(decided)
     }
 
-    fn reply<M: Message>(&self, response: &M) -> Result<Reply, Hangup> {
+    fn reply(&self, answer: impl HandlerAnswer) -> Result<Reply, Hangup> {
         let _alone = self.building.lock().take();
-        let frame = self.reply_in(response, self.version)?;
+        let frame = answer.into_frame(self)?;
         let mut room = self.room.lock().take();
         debug_assert!(
             room.is_some() || frame.len() <= FREE_BYTES_MAX + self.decoded_bytes,
@@ -244,9 +254,14 @@ impl Call {
         let mut writer = Writer::new();
         frame::write_response(&mut writer, response, self.api_key, version, self.correlation_id)
             .map_err(|error| Hangup(format!("cannot answer {}: {error}", self.api_key)))?;
+        self.observe_answer();
+        Ok(writer.into_bytes())
+    }
+
+    /// Counts the answer, whose frame is complete.
+    fn observe_answer(&self) {
         let counters = self.server.counters.api(self.api_key);
         counters.durations.observe(self.arrived.elapsed());
-        Ok(writer.into_bytes())
     }
 }
 
@@ -369,12 +384,12 @@ fn refuse_version(
 }
 
 /// Decodes the request, and makes the handler's future a slot.
-fn answer<R, H, F>(mut call: Call, body: &[u8], handler: H) -> Result<Slot, Hangup>
+fn answer<R, H, F, A>(mut call: Call, body: &[u8], handler: H) -> Result<Slot, Hangup>
 where
     R: Request,
-    R::Response: Send,
+    A: HandlerAnswer + Send,
     H: FnOnce(Arc<Call>, R) -> F,
-    F: Future<Output = R::Response> + Send + 'static,
+    F: Future<Output = A> + Send + 'static,
 {
     call.server.memory.make_room_for(call.memory.bytes());
     // What follows the message is left unread, as Kafka leaves it: librdkafka 2.16 sends three bytes
@@ -393,7 +408,7 @@ where
             call.reserve_answer(ANSWER_PART * call.decoded_bytes).await;
         }
         let response = future.await;
-        call.reply(&response)
+        call.build(|| call.reply(response))
     })))
 }
 

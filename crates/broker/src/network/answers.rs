@@ -1,11 +1,13 @@
 //! Memory of large answers (decision 0066): reserved before an answer is built, and held until it is sent.
 //!
 //! Requests wait for room in turn and are never refused. The address that holds the least comes first, so that
-//! clients that leave large answers unread delay each other only. While requests wait, a connection loses its
-//! answer if its client reads too slowly ([`AnswerMemory::is_waited_for`]).
+//! clients that leave large answers unread delay each other only. Of one address, which may be that of a proxy, the
+//! connection that holds the least comes first. While requests wait, a connection loses its answer if its client reads
+//! too slowly ([`AnswerMemory::is_waited_for`]).
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,13 +47,15 @@ struct AnswerState {
     used_bytes: usize,
     /// Invariant: no address with 0 bytes.
     by_address: HashMap<IpAddr, usize>,
+    /// Invariant: no connection with 0 bytes.
+    by_connection: HashMap<SocketAddr, usize>,
     /// In the order in which they came.
     waiting: Vec<AnswerWaiter>,
 }
 
 #[derive(Debug)]
 struct AnswerWaiter {
-    address: IpAddr,
+    peer: SocketAddr,
     bytes: usize,
     granted: oneshot::Sender<AnswerRoom>,
 }
@@ -86,11 +90,11 @@ impl AnswerMemory {
         self.is_waited_for.load(Ordering::Relaxed)
     }
 
-    /// Waits for room for an answer of at most `bytes` to `address`.
-    pub async fn reserve(self: &Arc<AnswerMemory>, address: IpAddr, bytes: usize) -> AnswerRoom {
+    /// Waits for room for an answer of at most `bytes` on the connection of `peer`.
+    pub async fn reserve(self: &Arc<AnswerMemory>, peer: SocketAddr, bytes: usize) -> AnswerRoom {
         let bytes = bytes.min(self.bytes_max);
         let (granted, room) = oneshot::channel();
-        self.state.lock().waiting.push(AnswerWaiter { address, bytes, granted });
+        self.state.lock().waiting.push(AnswerWaiter { peer, bytes, granted });
         self.grant();
         room.await.expect("a waiter is granted or has gone")
     }
@@ -120,10 +124,11 @@ impl AnswerMemory {
             if state.used_bytes > 0 && state.used_bytes + bytes > self.bytes_max {
                 break;
             }
-            let AnswerWaiter { address, granted, .. } = state.waiting.remove(next);
+            let AnswerWaiter { peer, granted, .. } = state.waiting.remove(next);
             state.used_bytes += bytes;
-            *state.by_address.entry(address).or_default() += bytes;
-            rooms.push((granted, AnswerRoom { memory: Arc::clone(self), address, bytes }));
+            *state.by_address.entry(address_of(peer)).or_default() += bytes;
+            *state.by_connection.entry(peer).or_default() += bytes;
+            rooms.push((granted, AnswerRoom { memory: Arc::clone(self), peer, bytes }));
         }
         self.is_waited_for.store(!state.waiting.is_empty(), Ordering::Relaxed);
         drop(state);
@@ -135,11 +140,30 @@ impl AnswerMemory {
 }
 
 impl AnswerState {
-    /// The first waiter of the address that holds the least.
+    /// Of the address that holds the least, the first waiter of the connection that holds the least.
     fn next_in_turn(&self) -> Option<usize> {
-        let held = |waiter: &AnswerWaiter| self.by_address.get(&waiter.address).copied();
+        let rank = |waiter: &AnswerWaiter| {
+            let of_address = self.by_address.get(&address_of(waiter.peer)).copied().unwrap_or(0);
+            let own = self.by_connection.get(&waiter.peer).copied().unwrap_or(0);
+            (of_address, own)
+        };
         let waiting = self.waiting.iter().enumerate();
-        waiting.map(|(at, waiter)| (held(waiter).unwrap_or(0), at)).min().map(|(_, at)| at)
+        waiting.map(|(at, waiter)| (rank(waiter), at)).min().map(|(_, at)| at)
+    }
+}
+
+/// The address that an answer counts for.
+fn address_of(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
+}
+
+/// Takes `bytes` off; a holder of none is removed.
+fn lower<K: Hash + Eq>(held: &mut HashMap<K, usize>, holder: &K, bytes: usize) {
+    if let Some(own) = held.get_mut(holder) {
+        *own -= bytes;
+        if *own == 0 {
+            held.remove(holder);
+        }
     }
 }
 
@@ -147,7 +171,7 @@ impl AnswerState {
 #[derive(Debug)]
 pub struct AnswerRoom {
     memory: Arc<AnswerMemory>,
-    address: IpAddr,
+    peer: SocketAddr,
     bytes: usize,
 }
 
@@ -162,12 +186,8 @@ impl AnswerRoom {
         {
             let mut state = self.memory.state.lock();
             state.used_bytes -= returned;
-            if let Some(own) = state.by_address.get_mut(&self.address) {
-                *own -= returned;
-                if *own == 0 {
-                    state.by_address.remove(&self.address);
-                }
-            }
+            lower(&mut state.by_address, &address_of(self.peer), returned);
+            lower(&mut state.by_connection, &self.peer, returned);
         }
         self.memory.grant();
     }
@@ -188,8 +208,8 @@ mod tests {
 
     use super::*;
 
-    const HOG: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+    const HOG: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1);
+    const OTHER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 1);
 
     fn granted(waiting: Pin<&mut impl Future<Output = AnswerRoom>>) -> Option<AnswerRoom> {
         match waiting.poll(&mut Context::from_waker(Waker::noop())) {
@@ -220,6 +240,23 @@ mod tests {
         assert_eq!((memory.used_bytes(), memory.is_waited_for()), (100, false));
         drop(large);
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn of_one_address_the_connection_that_holds_least_comes_first() {
+        let memory = Arc::new(AnswerMemory::new(100));
+        let beside = SocketAddr::new(HOG.ip(), 2);
+        let first = granted(pin!(memory.reserve(HOG, 60))).expect("there is room");
+        let second = granted(pin!(memory.reserve(HOG, 40))).expect("there is room");
+        let mut third = pin!(memory.reserve(HOG, 40));
+        let mut new = pin!(memory.reserve(beside, 40));
+        assert!(granted(third.as_mut()).is_none() && granted(new.as_mut()).is_none());
+        drop(second);
+        let new = granted(new.as_mut()).expect("its connection holds nothing");
+        assert!(granted(third.as_mut()).is_none());
+        drop((first, new));
+        assert!(granted(third.as_mut()).is_some());
+        assert!(memory.state.lock().by_connection.is_empty());
     }
 
     #[test]

@@ -53,7 +53,7 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 const QUEUED_BYTES_MAX: u64 = 8 << 20;
 /// From one durable request to the next: a connection on which they come less often has another thread sync.
 const OFTEN: Duration = Duration::from_millis(2);
-/// How long a client may take for an answer of reserved memory, before it must read it at [`READ_RATE_MIN`] while
+/// How long a client may take for an answer that holds memory, before it must read it at [`READ_RATE_MIN`] while
 /// others wait for that memory.
 const READ_GRACE: Duration = Duration::from_secs(10);
 /// Bytes a second.
@@ -145,8 +145,8 @@ pub struct Connection {
     hung_up: Option<Instant>,
     /// How long the connection may be idle.
     idle_max: Duration,
-    /// Since when memory is reserved for queued bytes, and bytes sent since.
-    reserved_since: Option<(Instant, u64)>,
+    /// Since when queued answers hold memory, and bytes sent since.
+    held_since: Option<(Instant, u64)>,
 }
 
 /// How far the frames that are here were taken in.
@@ -192,7 +192,7 @@ impl Connection {
             answers,
             hung_up: None,
             idle_max,
-            reserved_since: None,
+            held_since: None,
         }
     }
 
@@ -307,6 +307,9 @@ impl Connection {
         if self.outbox.queued_bytes() == 0 {
             return Ok(false);
         }
+        if self.held_since.is_none() && self.holds_answers() {
+            self.held_since = Some((now, 0));
+        }
         if self.blocked && self.stream.poll_write_ready(cx)?.is_pending() {
             return Ok(false);
         }
@@ -319,10 +322,11 @@ impl Connection {
         if sent > 0 {
             self.last_active = now;
         }
-        match &mut self.reserved_since {
-            _ if !self.outbox.has_room() => self.reserved_since = None,
+        let holds_answers = self.holds_answers();
+        match &mut self.held_since {
+            _ if !holds_answers => self.held_since = None,
             Some((_, all)) => *all += sent,
-            None => self.reserved_since = Some((now, sent)),
+            None => {}
         }
         match progress {
             // Answers that waited for room may go on.
@@ -492,11 +496,17 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether answers that wait to be sent are charged.
+    fn holds_answers(&self) -> bool {
+        self.outbox.has_room() || self.outbox.memory_bytes() > SMALL_BYTES
+    }
+
     /// Whether others wait for the memory of an answer that this client hardly reads.
     fn is_read_too_slowly(&self, now: Instant) -> bool {
-        let Some((since, sent)) = self.reserved_since else { return false };
+        let Some((since, sent)) = self.held_since else { return false };
         let elapsed = now.duration_since(since);
-        self.server.memory.answers.is_waited_for()
+        let memory = &self.server.memory;
+        (memory.answers.is_waited_for() || memory.decoded.is_waited_for())
             && elapsed >= READ_GRACE
             && sent < elapsed.as_secs() * READ_RATE_MIN
     }
@@ -513,7 +523,7 @@ impl Connection {
         let is_asked = self.outbox.queued_bytes() <= QUEUED_BYTES_MAX;
         not_later_than(self.line.front().filter(|_| is_asked).and_then(Slot::deadline));
         not_later_than(self.arrival.deadline());
-        not_later_than(self.reserved_since.map(|_| now + HANGUP_LOOK));
+        not_later_than(self.held_since.map(|_| now + HANGUP_LOOK));
         not_later_than(self.lacks_memory.then(|| now + memory::RETRY));
         not_later_than(self.put_off.as_ref().map(|put_off| put_off.look_again(now)));
         if !self.reading {

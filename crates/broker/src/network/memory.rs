@@ -359,6 +359,11 @@ impl Gate {
         self.used_bytes() > self.bytes_max() / 4 * 3 || self.bound.is_under_pressure()
     }
 
+    /// Whether a connection waits for bytes: it asks again every [`RETRY`].
+    pub fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::Relaxed)
+    }
+
     /// Has `waker` woken when bytes are given back. It may be woken for nothing.
     pub fn wait(&self, waker: &Waker) {
         let mut waiting = self.waiting.lock();

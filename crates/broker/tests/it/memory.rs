@@ -168,6 +168,197 @@ async fn decisions_of_connections_that_ended_stay_charged() {
     broker.stop().await;
 }
 
+/// Growth of the process, in bytes, while the broker serves a request with a long list, and the bytes that the broker charges
+/// for it: its frame, its decoded form, three times as much for the answer, and `more`.
+async fn growth_and_charge<R: wire::Request>(
+    broker: &Broker,
+    request: R,
+    version: i16,
+    more: usize,
+) -> (u64, u64) {
+    let frame = frame_of(&request, version, 1);
+    drop(request);
+    let head = wire::frame::RequestHead::parse(&frame[4..]).unwrap();
+    let mut reader = wire::Reader::new(&frame[4 + head.body_from..]);
+    drop(R::decode(&mut reader, version).unwrap());
+    let charged = frame.len() + 4 * reader.spent_bytes() + more;
+    let mut conn = broker.connect().await;
+    heap::release_unused();
+    let peak = Peak::begin();
+    conn.write(&frame).await;
+    let answer = timeout(Duration::from_secs(120), conn.receive_frame_or_wait()).await;
+    let answer = answer.expect("an answer").expect("the connection is open");
+    // The client's own buffer, which is in this process.
+    (peak.growth_bytes().saturating_sub(answer.len() as u64), charged as u64)
+}
+
+#[tokio::test]
+async fn long_lists_take_at_most_the_memory_that_they_are_charged() {
+    const ITEMS: usize = 100_000;
+    /// What the allocator keeps beside what is in use, and buffers that grow.
+    const SLACK: u64 = 24 * MIB;
+    let broker = Broker::start_alone(&[]).await;
+    broker.assert_serves().await;
+    let name = |n: usize| format!("t{n}");
+    let topic = |n: usize| CreatableTopic {
+        name: name(n),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let create = |count: usize| CreateTopicsRequest {
+        topics: (0..count).map(topic).collect(),
+        timeout_ms: 10_000,
+        validate_only: true,
+    };
+    let grown = |n| wire::create_partitions::CreatePartitionsTopic {
+        name: name(n),
+        count: 2,
+        assignments: None,
+    };
+    let altered = |n| wire::alter_configs::AlterConfigsResource {
+        resource_type: 2,
+        resource_name: name(n),
+        configs: Vec::new(),
+    };
+    let changed = |n| wire::incremental_alter_configs::AlterConfigsResource {
+        resource_type: 2,
+        resource_name: name(n),
+        configs: Vec::new(),
+    };
+    let topics = |n| (0..ITEMS).map(n).collect();
+    // Configurations of the topics that are created, and the decision of a thousand.
+    let more = (10_000 * (3 << 10)) + (4 << 20);
+    let measured = [
+        ("CreateTopics", growth_and_charge(&broker, create(10_000), 7, more).await),
+        ("CreateTopics, too many", growth_and_charge(&broker, create(20_000), 7, more).await),
+        (
+            "CreatePartitions",
+            growth_and_charge(
+                &broker,
+                wire::CreatePartitionsRequest {
+                    topics: (0..ITEMS).map(grown).collect(),
+                    timeout_ms: 1_000,
+                    validate_only: true,
+                },
+                3,
+                0,
+            )
+            .await,
+        ),
+        (
+            "DeleteTopics",
+            growth_and_charge(
+                &broker,
+                wire::DeleteTopicsRequest {
+                    topic_names: topics(name),
+                    timeout_ms: 1_000,
+                    ..Default::default()
+                },
+                5,
+                0,
+            )
+            .await,
+        ),
+        (
+            "AlterConfigs",
+            growth_and_charge(
+                &broker,
+                wire::AlterConfigsRequest {
+                    resources: (0..ITEMS).map(altered).collect(),
+                    validate_only: true,
+                },
+                2,
+                0,
+            )
+            .await,
+        ),
+        (
+            "IncrementalAlterConfigs",
+            growth_and_charge(
+                &broker,
+                wire::IncrementalAlterConfigsRequest {
+                    resources: (0..ITEMS).map(changed).collect(),
+                    validate_only: true,
+                },
+                1,
+                0,
+            )
+            .await,
+        ),
+        (
+            "CreateAcls",
+            growth_and_charge(
+                &broker,
+                wire::CreateAclsRequest {
+                    creations: vec![wire::create_acls::AclCreation::default(); ITEMS],
+                },
+                3,
+                0,
+            )
+            .await,
+        ),
+        (
+            "DeleteGroups",
+            growth_and_charge(
+                &broker,
+                wire::DeleteGroupsRequest { groups_names: topics(name) },
+                2,
+                0,
+            )
+            .await,
+        ),
+    ];
+    for (api, (growth, charged)) in &measured {
+        eprintln!("{api}: grew by {} KiB, {} charged", growth / 1024, charged / 1024);
+    }
+    for (api, (growth, charged)) in measured {
+        assert!(growth <= charged + SLACK, "{api}: {growth} bytes, {charged} charged");
+    }
+    broker.stop().await;
+}
+
+/// Unread answers of large requests hold the memory of answers: small answers to the same address wait for none.
+#[tokio::test]
+async fn small_answers_wait_for_no_unread_answers_of_their_address() {
+    let small = ("socket.send.buffer.bytes", "65536");
+    let broker = Broker::start_alone(&[small, ("http.listener", "127.0.0.1:0")]).await;
+    let mut other = broker.connect().await;
+    // Its answer is reserved with 2.6 MB.
+    other.create_topic_of("large", 27_000, &[]).await;
+    let large = wire::MetadataRequest { topics: None, ..Default::default() };
+    let hog = Ipv4Addr::new(127, 0, 0, 2).into();
+    let mut deaf = Vec::new();
+    for _ in 0..50 {
+        let mut conn = Conn::open_from(hog, broker.address()).await;
+        conn.send(&large, 12).await;
+        deaf.push(conn);
+    }
+    let unknown = wire::metadata::MetadataRequestTopic {
+        name: Some("unknown".to_owned()),
+        ..Default::default()
+    };
+    let unknown = wire::MetadataRequest {
+        topics: Some(vec![unknown]),
+        allow_auto_topic_creation: false,
+        ..Default::default()
+    };
+    let mut slowest = Duration::ZERO;
+    let filled = broker.metric("highwater_answer_memory_bytes");
+    eprintln!("{} bytes of answers", filled.await);
+    for _ in 0..50 {
+        let mut conn = Conn::open_from(hog, broker.address()).await;
+        let began = Instant::now();
+        conn.call(&unknown, 12).await;
+        slowest = slowest.max(began.elapsed());
+    }
+    eprintln!("the slowest answer came after {slowest:?}");
+    // Unread answers are still held: none had to go for a small one.
+    assert!(broker.metric("highwater_answer_memory_bytes").await > 0.0);
+    drop(deaf);
+    broker.stop().await;
+}
+
 /// A request for metadata of very many names, of a few MiB; decoded it takes many times as much.
 fn decoded_monster() -> Vec<u8> {
     let topic = |n: usize| wire::metadata::MetadataRequestTopic {
