@@ -202,6 +202,36 @@ pub async fn list_each(
     }
 }
 
+/// Looks an offset of each partition up at its leader, once, at all leaders at the same time. Partitions without a leader, and
+/// those of leaders that do not answer within `patience`, are missing in the result.
+pub async fn list_available(
+    cluster: &Cluster,
+    wanted: &[(TopicPartition, OffsetSpec)],
+    read_committed: bool,
+    patience: Duration,
+) -> HashMap<TopicPartition, Result<FoundOffset, ClientError>> {
+    let deadline = tokio::time::Instant::now() + patience;
+    let metadata = cluster.metadata();
+    let mut by_leader: BTreeMap<i32, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
+    for wish in wanted {
+        if let Some(leader) = metadata.leader(&wish.0.topic, wish.0.partition.0) {
+            by_leader.entry(leader).or_default().push(wish.clone());
+        }
+    }
+    let mut requests = JoinSet::new();
+    for (leader, wishes) in by_leader {
+        let cluster = cluster.clone();
+        requests
+            .spawn(async move { list_at_leader(&cluster, leader, &wishes, read_committed).await });
+    }
+    let mut found = HashMap::new();
+    // The set ends requests that are left when it is dropped.
+    while let Ok(Some(answered)) = tokio::time::timeout_at(deadline, requests.join_next()).await {
+        found.extend(answered.into_iter().flatten());
+    }
+    found
+}
+
 /// Requests an offset of each of these partitions from their leader, once. One result for each.
 pub(crate) async fn list_at_leader(
     cluster: &Cluster,

@@ -499,6 +499,17 @@ impl Consumer {
         offsets::list_offsets(&self.cluster, wanted, self.config.read_committed).await
     }
 
+    /// Looks offsets up as [`Consumer::offsets`] does, but once, and for no longer than `patience`: see
+    /// [`offsets::list_available`].
+    pub async fn available_offsets(
+        &self,
+        wanted: &[(TopicPartition, OffsetSpec)],
+        patience: Duration,
+    ) -> HashMap<TopicPartition, Result<FoundOffset, ClientError>> {
+        let read_committed = self.config.read_committed;
+        offsets::list_available(&self.cluster, wanted, read_committed, patience).await
+    }
+
     async fn commit_if_due(&mut self) -> Result<(), ClientError> {
         let due = self.config.auto_commit.is_some_and(|every| self.committed_at.elapsed() >= every);
         if !due || self.config.group_id.is_none() {

@@ -19,6 +19,7 @@ mod counts;
 mod feed;
 mod membership;
 mod open;
+mod place_lookup;
 mod places;
 mod reader;
 mod serve;
@@ -48,6 +49,8 @@ use feed::Feeds;
 const METADATA_AGE_MAX: Duration = Duration::from_secs(30);
 /// Reads of the past, and questions about offsets, that are under way at a time.
 const CATCH_UPS_MAX: usize = 64;
+/// Readers that look up partitions without a leader at a time, beside the former.
+const LATE_LOOKUPS_MAX: usize = 4;
 
 /// How long readers are waited for, and when they hear something.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +80,8 @@ pub(crate) struct Events {
     /// Connections of reads of the past: nothing else waits behind them.
     lane: PrivateLane,
     feeds: Feeds,
-    asking: Semaphore,
+    asking: Arc<Semaphore>,
+    late_lookups: Arc<place_lookup::LateLookups>,
     tail: OnceLock<mpsc::UnboundedSender<tail::Joining>>,
     pub(crate) counts: Arc<Counts>,
 }
@@ -98,7 +102,8 @@ impl Events {
             lane: cluster.private_lane(),
             cluster,
             feeds: Feeds::new(budget, Arc::clone(&counts)),
-            asking: Semaphore::new(CATCH_UPS_MAX),
+            asking: Arc::new(Semaphore::new(CATCH_UPS_MAX)),
+            late_lookups: Arc::new(place_lookup::LateLookups::new(LATE_LOOKUPS_MAX)),
             tail: OnceLock::new(),
             counts,
         }

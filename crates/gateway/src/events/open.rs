@@ -11,12 +11,13 @@ use serving::error::{ApiError, Kind};
 use serving::events::id::{self, ID_BYTES_MAX, PARTITIONS_MAX};
 use serving::events::pace::Return;
 use serving::events::query::TOPICS_MAX;
-use serving::events::{Form, Query, ResumeId, notice};
+use serving::events::{Form, IdStyle, Position, Query, ResumeId, notice};
 use tokio::time::timeout;
 
 use super::feed::Feed;
+use super::place_lookup::PlaceLookup;
 use super::places::{self, Begun};
-use super::reader::{Manner, Place, Reader, write_gap};
+use super::reader::{AwaitedPlaces, Manner, Place, Reader, write_gap};
 use super::{Events, membership, topics};
 use crate::answer::{self, Answer};
 use crate::request::Parameters;
@@ -162,17 +163,25 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
             (feed, wish)
         })
         .collect();
-    let begun = {
+    {
         let _permit = events.asking.acquire().await.map_err(|e| topics::unavailable(&e))?;
         // What is known of partitions may be old where no reader was.
         let fresh = events.cluster.refresh_if_old().await;
         fresh.map_err(|error| topics::unavailable(&error))?;
-        let begun = places::begin(&events.cluster, events.tail(), &wishes, query.until_end).await;
-        begun.map_err(|error| topics::failed(&error, asked.topics[0]))?
-    };
-    let is_read = |one: &Begun| one.end.is_some_and(|end| one.position.next() >= end);
-    let is_read = query.until_end && begun.iter().all(is_read);
+    }
     let is_told_texts = matches!(query.projection.form, Form::Frame(_));
+    let named = wishes.iter().map(|(feed, _)| {
+        let partition = &feed.partition;
+        (&*partition.topic, partition.partition.0)
+    });
+    // Only an id of this style can name a partition without an offset.
+    let has_long_id = !is_told_texts && id::bytes_max(IdStyle::Json, named.clone()) > ID_BYTES_MAX;
+    let id_bytes_max = id::bytes_max(query.id_style, named);
+    let mut lookup = PlaceLookup::begin(events, &wishes, query.until_end);
+    let begun = lookup.first(wishes.len(), query.until_end || has_long_id).await;
+    let begun = begun.map_err(|error| topics::failed(&error, asked.topics[0]))?;
+    let is_read = |one: &Begun| one.end.is_some_and(|end| one.position.next() >= end);
+    let is_read = query.until_end && begun.iter().flatten().all(is_read);
     let mut projection = query.projection.clone();
     projection.ids = (wishes.len() == 1 && !is_told_texts).then_some(query.id_style);
     let projection = Arc::new(projection);
@@ -181,25 +190,29 @@ async fn reader(events: &Events, asked: &Asked<'_>) -> Result<Begin, ApiError> {
     if !wishes.iter().all(|(feed, _)| feed.has_room(&projection, &asked.owner)) {
         return Err(many());
     }
-    let (mut list, mut notices) = (Vec::new(), Vec::new());
-    for ((feed, _), Begun { position, gap, end }) in wishes.into_iter().zip(begun) {
+    let (mut list, mut notices, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
+    for ((feed, wish), begun) in wishes.into_iter().zip(begun) {
+        let track = feed.track(&projection, &asked.owner).ok_or_else(many)?;
+        let Some(Begun { position, gap, end }) = begun else {
+            awaited.push(Some(lookup.late_wish(wish)));
+            list.push(Place::new(feed, track, Position { offset: -1, leader_epoch: -1 }, None));
+            continue;
+        };
+        awaited.push(None);
         if let Some(gap) = gap {
             events.counts.gaps.count(gap.reason.into());
             let mut notice = Vec::new();
             write_gap(is_told_texts, &feed.partition, &gap, &mut notice);
             notices.push(notice);
         }
-        let track = feed.track(&projection, &asked.owner).ok_or_else(many)?;
         list.push(Place::new(feed, track, position, end.filter(|_| query.until_end)));
     }
     let Query { id_style, id_every, slow, lag_max, limit, .. } = *query;
-    let named = list.iter().map(|place| {
-        let partition = &place.feed.partition;
-        (&*partition.topic, partition.partition.0)
-    });
-    let id_bytes_max = id::bytes_max(id_style, named);
     let manner = Manner { id_style, id_every, id_bytes_max, slow, lag_max, is_told_texts };
-    Ok(Begin { reader: Reader::new(list, manner, limit, &events.counts), notices, is_read })
+    let awaited = AwaitedPlaces { lookup, wishes: awaited };
+    let reader = Reader::new(list, manner, limit, awaited, &events.counts);
+    notices.extend(reader.waiting_notice());
+    Ok(Begin { reader, notices, is_read })
 }
 
 /// The feeds of all partitions of the stream, by topic and partition.

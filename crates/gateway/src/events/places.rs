@@ -67,7 +67,24 @@ pub(super) fn wish(start: &Start, id: Option<&ResumeId>, feed: &Feed) -> Wish {
     }
 }
 
-/// Asks for what is not known, and says where each reader begins. Feeds that have not begun do.
+impl Wish {
+    /// Whether the place of this wish is known without a request, once the feed has begun.
+    pub(super) fn is_at_tail(self) -> bool {
+        matches!(self, Wish::Latest)
+    }
+
+    /// The same wish for a reader that has begun at `opened_ms`, milliseconds since 1970, before it could be looked up: records
+    /// since then are not skipped.
+    pub(super) fn since(self, opened_ms: i64) -> Wish {
+        match self {
+            Wish::Latest => Wish::Time(opened_ms),
+            wish => wish,
+        }
+    }
+}
+
+/// Looks up what is not known, and returns where the reader begins in each partition. Feeds that have not begun do. One
+/// partition without a leader fails all: see [`super::place_lookup`].
 pub(super) async fn begin(
     cluster: &Cluster,
     tail: &mpsc::UnboundedSender<Joining>,

@@ -19,7 +19,8 @@ use super::catch_up::{CaughtUp, catch_up};
 use super::chunk::Chunk;
 use super::counts::Counts;
 use super::feed::{Feed, Track};
-use super::places;
+use super::place_lookup::PlaceLookup;
+use super::places::{self, Begun, Wish};
 
 /// After so long a place is tried again at which nothing could be read.
 const NOTHING_REST: Duration = Duration::from_millis(200);
@@ -72,12 +73,22 @@ pub(super) struct Manner {
     pub(super) is_told_texts: bool,
 }
 
+/// Places of a reader that have no position yet.
+#[derive(Debug)]
+pub(super) struct AwaitedPlaces {
+    pub(super) lookup: PlaceLookup,
+    /// The wish of each place; `None` for a place with a position.
+    pub(super) wishes: Vec<Option<Wish>>,
+}
+
 /// A reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
     places: Box<[Place]>,
     /// Rings when a partition has something, or has changed.
     bell: Arc<Notify>,
+    /// `None` when all places have positions. Boxed, because nearly all readers have none.
+    awaited: Option<Box<AwaitedPlaces>>,
     manner: Manner,
     /// Events that may be sent still.
     left: u64,
@@ -130,14 +141,17 @@ impl Reader {
         places: Vec<Place>,
         manner: Manner,
         limit: Option<u64>,
+        awaited: AwaitedPlaces,
         counts: &Arc<Counts>,
     ) -> Reader {
-        let bell = Arc::new(Notify::new());
+        let bell = Arc::clone(awaited.lookup.bell());
+        let awaited = awaited.wishes.iter().any(Option::is_some).then(|| Box::new(awaited));
         places.iter().for_each(|place| place.track.join(&bell));
         counts.readers.raise();
         Reader {
             places: places.into(),
             bell,
+            awaited,
             manner,
             left: limit.unwrap_or(u64::MAX),
             credit: u64::MAX,
@@ -149,6 +163,46 @@ impl Reader {
 
     pub(crate) fn bell(&self) -> &Arc<Notify> {
         &self.bell
+    }
+
+    /// The notice of partitions that the reader begins without, if there are any.
+    pub(super) fn waiting_notice(&self) -> Option<Vec<u8>> {
+        let wishes = &self.awaited.as_ref()?.wishes;
+        let missing: Vec<&TopicPartition> = self
+            .places
+            .iter()
+            .zip(wishes)
+            .filter_map(|(place, wish)| wish.is_some().then_some(&place.feed.partition))
+            .collect();
+        let partitions = missing.iter().map(|partition| (&*partition.topic, partition.partition.0));
+        let mut notice = Vec::new();
+        match self.manner.is_told_texts {
+            true => frame::write_waiting(partitions, &mut notice),
+            false => notice::write_waiting(partitions, &mut notice),
+        }
+        Some(notice)
+    }
+
+    /// Takes the positions that were found since. `Some`: the next step.
+    fn take_found(&mut self) -> Option<Step> {
+        while let Some((at, found)) = self.awaited.as_mut().and_then(|it| it.lookup.next()) {
+            let Ok(Begun { position, gap, .. }) = found else {
+                // The next attempt to open the stream returns the error.
+                return Some(Step::Leave);
+            };
+            self.places[at].position = position;
+            self.has_moved = true;
+            if let Some(awaited) = &mut self.awaited {
+                awaited.wishes[at] = None;
+                if awaited.wishes.iter().all(Option::is_none) {
+                    self.awaited = None;
+                }
+            }
+            if let Some(gap) = gap {
+                return Some(Step::Say(self.say(at, &gap)));
+            }
+        }
+        None
     }
 
     /// Says how many events the reader takes now.
@@ -163,6 +217,9 @@ impl Reader {
         }
         if self.places.iter().any(|place| place.feed.is_over() || place.track.is_over()) {
             return Step::Leave;
+        }
+        if let Some(step) = self.take_found() {
+            return step;
         }
         if self.credit == 0 {
             return Step::Wait(None);
@@ -187,9 +244,12 @@ impl Reader {
 
     fn look_at(&mut self, at: usize, now: Instant) -> Step {
         loop {
+            if self.awaited_wish(at).is_some() {
+                return Step::Wait(None);
+            }
             let place = &mut self.places[at];
             let next = place.position.next();
-            // A feed of a reader has begun.
+            // A feed of a place with a position has begun.
             let end = place.feed.end().unwrap_or(next);
             if place.is_done() {
                 return Step::Wait(None);
@@ -268,9 +328,10 @@ impl Reader {
 
     /// Whether there is nothing that was not sent.
     pub(super) fn is_at_end(&self) -> bool {
-        self.places
-            .iter()
-            .all(|place| place.feed.end().is_none_or(|end| place.position.next() >= end))
+        self.places.iter().enumerate().all(|(at, place)| {
+            self.awaited_wish(at).is_some()
+                || place.feed.end().is_none_or(|end| place.position.next() >= end)
+        })
     }
 
     /// Events of one piece: with an id in each, they are not written from the chunk's own memory.
@@ -316,14 +377,39 @@ impl Reader {
         self.has_moved = false;
     }
 
+    /// The wish of a place without a position.
+    fn awaited_wish(&self, at: usize) -> Option<Wish> {
+        self.awaited.as_ref().and_then(|awaited| awaited.wishes[at])
+    }
+
+    /// Position of a place in an id, and the time that replaces it where it is not known. `None` for a partition that an id
+    /// leaves out, so that it is read from its first record.
+    fn in_id(&self, at: usize) -> Option<(Position, Option<i64>)> {
+        let known = self.places[at].position;
+        match self.awaited_wish(at) {
+            None => Some((known, None)),
+            Some(Wish::Behind { position, is_another: false }) => Some((position, None)),
+            Some(Wish::Time(time)) => Some((known, Some(time))),
+            Some(Wish::Earliest | Wish::Latest | Wish::Behind { .. }) => None,
+        }
+    }
+
     fn write_id(&self, other: Option<(usize, Position)>, out: &mut Vec<u8>) {
-        let passed = self.places.iter().enumerate().map(|(at, place)| Passed {
-            topic: &place.feed.partition.topic,
-            topic_hash: place.feed.topic_hash,
-            partition: place.feed.partition.partition.0,
-            position: other.filter(|(known, _)| *known == at).map_or(place.position, |(_, p)| p),
+        let passed = self.places.iter().enumerate().filter_map(|(at, place)| {
+            let (position, time) = self.in_id(at)?;
+            let passed = Passed {
+                topic: &place.feed.partition.topic,
+                topic_hash: place.feed.topic_hash,
+                partition: place.feed.partition.partition.0,
+                position: other.filter(|(known, _)| *known == at).map_or(position, |(_, p)| p),
+            };
+            Some((passed, time))
         });
-        id::write(self.manner.id_style, passed, out);
+        let has_times = self.awaited.is_some() && passed.clone().any(|(_, time)| time.is_some());
+        match has_times {
+            true => id::write_with_times(passed, out),
+            false => id::write(self.manner.id_style, passed.map(|(passed, _)| passed), out),
+        }
     }
 
     /// A sign of life: the id, if it has moved on, so that a filtered stream is not read again.

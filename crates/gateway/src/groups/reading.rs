@@ -208,6 +208,17 @@ impl Shelf {
         self.say(text);
     }
 
+    /// Says which partitions have no leader that answers.
+    pub(super) fn say_waiting(&mut self, partitions: &[TopicPartition]) {
+        let named = partitions.iter().map(|partition| (&*partition.topic, partition.partition.0));
+        let mut text = Vec::new();
+        match self.projection.form {
+            Form::Frame(_) => frame::write_waiting(named, &mut text),
+            _ => notice::write_waiting(named, &mut text),
+        }
+        self.say(text);
+    }
+
     /// Says that a record cannot be sent again, and why.
     pub(super) fn say_lost(&mut self, of: &Reread, words: &str) {
         self.say(told(&self.projection, &of.partition, of.offset, words));

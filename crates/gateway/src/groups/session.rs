@@ -20,7 +20,7 @@ use tracing::debug;
 
 use super::exclusivity::{EXCLUSIVE, displaced};
 use super::reading::{AHEAD_BYTES, Found, Out, Reread, Rereading, Shelf};
-use super::settling::{Begun, settle};
+use super::settling::{Begun, Settlement, settle};
 use super::{AckById, Entry, Groups};
 use crate::charge::{Charge, Room};
 use crate::events::EVENT_BYTES_MAX;
@@ -33,6 +33,8 @@ const POLL: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often acknowledgements are committed.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
+/// How often partitions without a leader are looked up again.
+const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 /// How long a session rests after brokers failed, or memory was short.
 const REST: Duration = Duration::from_millis(500);
 /// After so long without a heartbeat a member is gone: another one, after a kill of its gateway, waits no longer.
@@ -95,7 +97,9 @@ impl Failure {
 /// What the consumer has done.
 enum Done {
     Polled(Result<Vec<Fetched>, ClientError>),
-    Settled(Result<Vec<Begun>, ClientError>),
+    Settled(Result<Settlement, ClientError>),
+    /// Of the partitions that were left.
+    SettledLeft(Result<Settlement, ClientError>),
     /// An exclusive member displaces this one.
     Displaced(ApiError),
     Committed(HashMap<TopicPartition, CommittedOffset>, Result<(), ClientError>),
@@ -118,6 +122,10 @@ pub(crate) struct Session {
     /// The group's generation that `trackers` are of, once [`Session::is_settled`].
     generation: i32,
     is_settled: bool,
+    /// Assigned partitions without a committed offset whose leaders did not answer: they have no tracker yet.
+    unsettled: Vec<TopicPartition>,
+    /// Time of the next attempt to settle them.
+    unsettled_at: Instant,
     trackers: BTreeMap<TopicPartition, Tracker>,
     /// Where partitions begin of which the group has no offset: committed before anything is sent, or a client that comes
     /// again would begin somewhere else.
@@ -172,6 +180,8 @@ impl Session {
             rereading: None,
             generation: -1,
             is_settled: false,
+            unsettled: Vec::new(),
+            unsettled_at: now,
             trackers: BTreeMap::new(),
             starts: HashMap::new(),
             acked: HashMap::new(),
@@ -396,12 +406,25 @@ impl Session {
                 (self.wanted.from_earliest, self.wanted.is_exclusive);
             let (cluster, group) = (self.cluster.clone(), self.wanted.group.clone());
             self.work = Some(Box::pin(async move {
-                let done = match displaced(cluster, &consumer, &group, is_exclusive).await {
+                let done = match displaced(cluster.clone(), &consumer, &group, is_exclusive).await {
                     Ok(Some(reason)) => Done::Displaced(reason),
-                    Ok(None) => Done::Settled(settle(&consumer, from_earliest).await),
+                    Ok(None) => {
+                        let assigned = consumer.assignment();
+                        Done::Settled(settle(&consumer, &cluster, assigned, from_earliest).await)
+                    }
                     Err(error) => Done::Settled(Err(error)),
                 };
                 (consumer, done)
+            }));
+            return;
+        }
+        let has_unsettled = self.is_settled && !self.unsettled.is_empty();
+        if is_member && has_unsettled && !must_join && now >= self.unsettled_at {
+            let (left, from_earliest) = (self.unsettled.clone(), self.wanted.from_earliest);
+            let cluster = self.cluster.clone();
+            self.work = Some(Box::pin(async move {
+                let settled = settle(&consumer, &cluster, left, from_earliest).await;
+                (consumer, Done::SettledLeft(settled))
             }));
             return;
         }
@@ -478,9 +501,24 @@ impl Session {
                 Ok(())
             }
             Done::Displaced(reason) => Err(Failure::lasting(reason.message.into_owned())),
-            Done::Settled(Ok(begun)) => {
-                self.take_begun(begun);
+            Done::Settled(Ok(settlement)) => {
+                self.take_settlement(settlement);
                 Ok(())
+            }
+            Done::SettledLeft(settled) => {
+                self.unsettled_at = Instant::now() + UNSETTLED_PAUSE;
+                match settled {
+                    Ok(Settlement { begun, left }) => {
+                        self.take_begun(begun, BTreeMap::new());
+                        self.leave_unsettled(left);
+                        Ok(())
+                    }
+                    Err(error) if error.is_retriable() => Ok(()),
+                    Err(error) => {
+                        self.starts_again(&error);
+                        self.fail(&error)
+                    }
+                }
             }
             Done::Committed(offsets, Ok(())) => {
                 self.commit_at = Instant::now() + COMMIT_EVERY;
@@ -559,6 +597,10 @@ impl Session {
             let Some(tracker) = self.trackers.get_mut(&fetched.partition).filter(|_| has_room)
             else {
                 let _ = consumer.seek(&fetched.partition, at);
+                if self.unsettled.contains(&fetched.partition) {
+                    // It has a leader.
+                    self.unsettled_at = Instant::now();
+                }
                 continue;
             };
             let ahead = self.shelf.behind(&fetched.partition);
@@ -585,10 +627,28 @@ impl Session {
         }
     }
 
-    fn take_begun(&mut self, begun: Vec<Begun>) {
-        let consumer = self.consumer.as_mut().expect("it has just come back");
-        let mut before = std::mem::take(&mut self.trackers);
+    fn take_settlement(&mut self, Settlement { begun, left }: Settlement) {
+        let before = std::mem::take(&mut self.trackers);
         self.acked.retain(|partition, _| begun.iter().any(|begun| begun.partition == *partition));
+        if !left.is_empty() && self.unsettled != left {
+            self.shelf.say_waiting(&left);
+        }
+        self.unsettled_at = Instant::now() + UNSETTLED_PAUSE;
+        self.take_begun(begun, before);
+        self.leave_unsettled(left);
+        self.is_settled = true;
+    }
+
+    /// Notes partitions to settle later. An id counts once: behind it, acknowledgements do.
+    fn leave_unsettled(&mut self, left: Vec<TopicPartition>) {
+        if left.is_empty() {
+            self.wanted.id = None;
+        }
+        self.unsettled = left;
+    }
+
+    fn take_begun(&mut self, begun: Vec<Begun>, mut before: BTreeMap<TopicPartition, Tracker>) {
+        let consumer = self.consumer.as_mut().expect("it has just come back");
         for Begun { partition, committed, start } in begun {
             // If nobody else has committed meanwhile, the client goes on with what it has.
             let same = before.remove(&partition).filter(|tracker| {
@@ -609,9 +669,6 @@ impl Session {
             let _ = consumer.seek(&partition, Offset(tracker.passed()));
             self.trackers.insert(partition, tracker);
         }
-        // An id counts once: behind it, what is acknowledged does.
-        self.wanted.id = None;
-        self.is_settled = true;
     }
 
     /// Commits what is acknowledged and leaves the group, within some seconds.

@@ -1,9 +1,10 @@
 //! Where a member begins in the partitions that its group has given it.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use client::{ClientError, Cluster, Consumer, OffsetSpec};
-use model::{Offset, TopicPartition};
+use model::{ErrorCode, Offset, TopicPartition};
 use serving::events::id::Place;
 use serving::events::{ResumeId, TopicHash};
 
@@ -17,29 +18,63 @@ pub(super) struct Begun {
     pub(super) start: i64,
 }
 
-/// Asks for what the group has committed, and for the ends of logs where it has nothing.
+/// How long leaders are waited for where the group has committed nothing.
+const LOOKUP_MAX: Duration = Duration::from_millis(750);
+
+/// Where a member begins.
+#[derive(Debug, Default)]
+pub(super) struct Settlement {
+    pub(super) begun: Vec<Begun>,
+    /// Partitions without a committed offset whose leaders do not answer.
+    pub(super) left: Vec<TopicPartition>,
+}
+
+/// Looks up committed offsets of these partitions, and the ends of logs where there is none.
+///
+/// # Errors
+/// The coordinator does not answer, a partition can never be read, or none can be read now.
 pub(super) async fn settle(
     consumer: &Consumer,
+    cluster: &Cluster,
+    partitions: Vec<TopicPartition>,
     from_earliest: bool,
-) -> Result<Vec<Begun>, ClientError> {
-    let assigned = consumer.assignment();
-    if assigned.is_empty() {
-        return Ok(Vec::new());
+) -> Result<Settlement, ClientError> {
+    if partitions.is_empty() {
+        return Ok(Settlement::default());
     }
-    let committed = consumer.committed(&assigned).await?;
+    let committed = consumer.committed(&partitions).await?;
     let spec = if from_earliest { OffsetSpec::Earliest } else { OffsetSpec::Latest };
-    let missing = assigned.iter().filter(|partition| !committed.contains_key(*partition));
+    let missing = partitions.iter().filter(|partition| !committed.contains_key(*partition));
     let missing: Vec<_> = missing.map(|partition| (partition.clone(), spec)).collect();
-    let found = match missing.is_empty() {
+    let mut found = match missing.is_empty() {
         true => HashMap::new(),
-        false => consumer.offsets(&missing).await?,
+        false => consumer.available_offsets(&missing, LOOKUP_MAX).await,
     };
-    let begun = assigned.into_iter().map(|partition| {
-        let committed = committed.get(&partition).map(|committed| committed.offset.0);
-        let end = found.get(&partition).and_then(|found| found.offset).unwrap_or(Offset(0));
-        Begun { start: committed.unwrap_or(end.0), committed, partition }
-    });
-    Ok(begun.collect())
+    let mut settlement = Settlement::default();
+    for partition in partitions {
+        if let Some(committed) = committed.get(&partition) {
+            let start = committed.offset.0;
+            settlement.begun.push(Begun { partition, committed: Some(start), start });
+            continue;
+        }
+        match found.remove(&partition) {
+            Some(Ok(found)) => {
+                let start = found.offset.unwrap_or(Offset(0)).0;
+                settlement.begun.push(Begun { partition, committed: None, start });
+            }
+            Some(Err(error)) if !error.is_retriable() => return Err(error),
+            Some(Err(_)) | None => settlement.left.push(partition),
+        }
+    }
+    if let Some(partition) = settlement.left.first() {
+        // Another broker may lead it by now. A failure leaves the metadata of before.
+        let _ = tokio::time::timeout(LOOKUP_MAX, cluster.refresh()).await;
+        if settlement.begun.is_empty() {
+            let operation = format!("offset of {partition}");
+            return Err(ClientError::refused(operation, ErrorCode::LeaderNotAvailable));
+        }
+    }
+    Ok(settlement)
 }
 
 /// The next offset behind an id, if the id is of this very topic.

@@ -20,7 +20,7 @@ impl Up {
     }
 
     /// Where the gateways are.
-    fn gateways(&mut self) -> Vec<String> {
+    pub(super) fn gateways(&mut self) -> Vec<String> {
         let rest = self.rest();
         let line = rest.iter().find_map(|line| line.strip_prefix("gateway: "));
         let urls = line.unwrap_or_else(|| panic!("{rest:?}")).split(' ');

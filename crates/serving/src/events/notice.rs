@@ -43,6 +43,26 @@ pub fn write_error(topic: &str, partition: i32, offset: i64, message: &str, out:
     .expect(TAKES);
 }
 
+/// Partitions that one notice names at most.
+const NAMED_MAX: usize = 16;
+
+/// Says in a comment which partitions have no leader that answers. Their records come once one does.
+pub fn write_waiting<'a>(
+    mut partitions: impl ExactSizeIterator<Item = (&'a str, i32)>,
+    out: &mut Vec<u8>,
+) {
+    let count = partitions.len();
+    write!(out, ": no leader answers for {count} partitions, whose records come later:")
+        .expect(TAKES);
+    for (topic, partition) in partitions.by_ref().take(NAMED_MAX) {
+        write!(out, " {topic}-{partition}").expect(TAKES);
+    }
+    if count > NAMED_MAX {
+        out.extend(b" ...");
+    }
+    out.extend(b"\n\n");
+}
+
 /// Why a stream ends that was to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {

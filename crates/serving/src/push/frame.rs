@@ -132,6 +132,25 @@ pub fn write_gap(topic: &str, partition: i32, gap: &Gap, out: &mut Vec<u8>) {
     .expect(TAKES);
 }
 
+/// Partitions that one text names at most.
+const NAMED_MAX: usize = 16;
+
+/// Says which partitions have no leader that answers. Their records come once one does. `count`: of all such partitions;
+/// the first 16 are named.
+pub fn write_waiting<'a>(
+    partitions: impl ExactSizeIterator<Item = (&'a str, i32)>,
+    out: &mut Vec<u8>,
+) {
+    let count = partitions.len();
+    write!(out, "{{\"type\":\"waiting\",\"count\":{count},\"partitions\":[").expect(TAKES);
+    for (at, (topic, partition)) in partitions.take(NAMED_MAX).enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        // Names of topics need no escapes.
+        write!(out, "{comma}{{\"topic\":\"{topic}\",\"partition\":{partition}}}").expect(TAKES);
+    }
+    out.extend(b"]}");
+}
+
 /// Says which records cannot be sent, and why.
 pub fn write_error(topic: &str, partition: i32, offset: i64, message: &str, out: &mut Vec<u8>) {
     write!(
@@ -279,6 +298,12 @@ mod tests {
         let expected = json!({"type": "gap", "topic": "t", "partition": 1, "reason": "retention",
             "from": 3, "to": 7});
         assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), expected);
+        out.clear();
+        write_waiting((0..20).map(|partition| ("t", partition)), &mut out);
+        let told: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((told["type"].as_str(), told["count"].as_u64()), (Some("waiting"), Some(20)));
+        assert_eq!(told["partitions"].as_array().unwrap().len(), 16);
+        assert_eq!(told["partitions"][1], json!({"topic": "t", "partition": 1}));
         out.clear();
         write_error("t", 1, 9, "a \"quoted\"\nword", &mut out);
         let told: Value = serde_json::from_slice(&out).unwrap();

@@ -9,7 +9,7 @@ use serving::events::encoding::{Written, write, write_within};
 use serving::events::filter::FilterError;
 use serving::events::id::{self, ID_BYTES_MAX, IdError, PARTITIONS_MAX, Place};
 use serving::events::notice::{
-    End, PING, write_end, write_error, write_gap, write_id, write_retry,
+    End, PING, write_end, write_error, write_gap, write_id, write_retry, write_waiting,
 };
 use serving::events::pace::Slow;
 use serving::events::query::QueryError;
@@ -157,6 +157,18 @@ fn ids_have_the_forms_that_are_written_down() {
     // Written down, because ids outlive versions.
     assert_eq!(short, SHORT_OF_TWO);
     assert_eq!(ResumeId::read(&short).unwrap().find("orders", 2).unwrap().0, behind(300, 0));
+}
+
+#[test]
+fn an_id_leads_to_a_time_where_a_partition_has_no_offset() {
+    let all = [(passed("t", 0, 41, 7), None), (passed("t", 1, -1, -1), Some(1_500_000_000_000))];
+    let mut out = Vec::new();
+    id::write_with_times(all.into_iter(), &mut out);
+    let id = ResumeId::read(std::str::from_utf8(&out).unwrap()).unwrap();
+    let hash = Some(TopicHash(0x1a2b_3c4d));
+    assert_eq!(id.find("t", 0), Some((behind(41, 7), hash)));
+    assert_eq!(id.find("t", 1), Some((Place::Time(1_500_000_000_000), hash)));
+    assert!(out.len() < id::bytes_max(IdStyle::Json, [("t", 0), ("t", 1)].into_iter()));
 }
 
 const SHORT_OF_TWO: &str = "AawXNWwaKzxNAQAAAq0CAQA";
@@ -312,6 +324,12 @@ fn what_is_said_besides_is_read_as_what_it_is() {
     write_gap("t", 0, &gap, &mut stream);
     write_error("t", 0, 9, "a \"bad\"\r\nbatch", &mut stream);
     write_end(End::Limit, &mut stream);
+    write_waiting([("t", 1), ("t", 3)].into_iter(), &mut stream);
+    assert!(
+        stream.ends_with(
+            b": no leader answers for 2 partitions, whose records come later: t-1 t-3\n\n"
+        )
+    );
     assert!(stream.starts_with(b"retry: 2345\n\nid: t/0@5\n\n: ping\n\n"));
     let events = read(&stream);
     let kinds: Vec<_> = events.iter().map(|event| &*event.kind).collect();

@@ -1,5 +1,6 @@
 //! KafkaSSE's id: a JSON array of objects with `topic`, `partition` and `offset` or `timestamp`. Ours say
-//! `leader_epoch` and `topic_hash`, too; other fields are passed over, because others may have written them.
+//! `leader_epoch` and `topic_hash`, too; other fields are passed over, because others may have written them. A partition
+//! that a stream has no offset of has a `timestamp`.
 
 use std::io::Write;
 
@@ -7,17 +8,25 @@ use serde_json::Value;
 
 use super::{Entry, IdError, Passed, Place, TopicHash, TopicKey, position, push};
 
-pub(super) fn write<'a>(passed: impl Iterator<Item = Passed<'a>>, out: &mut Vec<u8>) {
+/// Writes an id. A partition with a time has that, in milliseconds, in place of its offset.
+pub(super) fn write<'a>(
+    passed: impl Iterator<Item = (Passed<'a>, Option<i64>)>,
+    out: &mut Vec<u8>,
+) {
+    const TAKES: &str = "a Vec takes every write";
     out.push(b'[');
-    for (at, Passed { topic, topic_hash, partition, position }) in passed.enumerate() {
+    for (at, (Passed { topic, topic_hash, partition, position }, time)) in passed.enumerate() {
         let comma = if at > 0 { "," } else { "" };
         // Names of topics need no escapes.
-        write!(
-            out,
-            "{comma}{{\"topic\":\"{topic}\",\"partition\":{partition},\"offset\":{},\"leader_epoch\":{},\"topic_hash\":{}}}",
-            position.offset, position.leader_epoch, topic_hash.0
-        )
-        .expect("a Vec takes every write");
+        write!(out, "{comma}{{\"topic\":\"{topic}\",\"partition\":{partition},").expect(TAKES);
+        match time {
+            Some(time) => write!(out, "\"timestamp\":{time}").expect(TAKES),
+            None => {
+                let (offset, epoch) = (position.offset, position.leader_epoch);
+                write!(out, "\"offset\":{offset},\"leader_epoch\":{epoch}").expect(TAKES);
+            }
+        }
+        write!(out, ",\"topic_hash\":{}}}", topic_hash.0).expect(TAKES);
     }
     out.push(b']');
 }

@@ -91,7 +91,7 @@ pub fn write<'a>(
     out: &mut Vec<u8>,
 ) {
     match style {
-        IdStyle::Json => json::write(passed, out),
+        IdStyle::Json => json::write(passed.map(|one| (one, None)), out),
         IdStyle::Short => {
             let mut two = passed.clone();
             match (two.next(), two.next()) {
@@ -100,6 +100,15 @@ pub fn write<'a>(
             }
         }
     }
+}
+
+/// Writes an id of a stream that has no offset of some partitions: each of these has a time, in milliseconds since 1970, in
+/// place of its position. Only [`IdStyle::Json`] can do so.
+pub fn write_with_times<'a>(
+    passed: impl Iterator<Item = (Passed<'a>, Option<i64>)>,
+    out: &mut Vec<u8>,
+) {
+    json::write(passed, out);
 }
 
 /// The longest id that a stream of these partitions can have, in bytes.
