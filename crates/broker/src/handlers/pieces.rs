@@ -1,4 +1,4 @@
-//! Long lists of a request, decided piece by piece: what the decision of one item takes is held for one piece at a time.
+//! Long lists of a request, decided piece by piece: the memory of decisions is held for one piece at a time.
 
 use std::cmp::Ordering;
 use std::vec::IntoIter;

@@ -359,7 +359,7 @@ impl Gate {
         self.used_bytes() > self.bytes_max() / 4 * 3 || self.bound.is_under_pressure()
     }
 
-    /// Whether a connection waits for bytes: it asks again every [`RETRY`].
+    /// Whether a connection waits for bytes. It tries again every [`RETRY`].
     pub fn is_waited_for(&self) -> bool {
         self.is_waited_for.load(Ordering::Relaxed)
     }

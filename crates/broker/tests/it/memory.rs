@@ -195,7 +195,7 @@ async fn growth_and_charge<R: wire::Request>(
 #[tokio::test]
 async fn long_lists_take_at_most_the_memory_that_they_are_charged() {
     const ITEMS: usize = 100_000;
-    /// What the allocator keeps beside what is in use, and buffers that grow.
+    /// Free memory that the allocator keeps, and buffers that grow.
     const SLACK: u64 = 24 * MIB;
     let broker = Broker::start_alone(&[]).await;
     broker.assert_serves().await;

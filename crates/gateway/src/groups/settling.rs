@@ -29,7 +29,7 @@ pub(super) struct Settlement {
     pub(super) left: Vec<TopicPartition>,
 }
 
-/// Looks up committed offsets of these partitions, and the ends of logs where there is none.
+/// Looks up committed offsets of these partitions, and the ends of logs of those without one.
 ///
 /// # Errors
 /// The coordinator does not answer, a partition can never be read, or none can be read now.
