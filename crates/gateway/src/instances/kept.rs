@@ -21,7 +21,7 @@ use crate::share_owner::ShareOwner;
 const SWEEP_MAX: Duration = Duration::from_millis(250);
 
 /// Memory of an instance in bytes: its consumer, its names, its connections to one broker. A member of a group that reads one
-/// partition takes 63 KiB (`gateway/tests/instance_memory.rs`).
+/// partition takes 63 KiB (docs/performance.md).
 const INSTANCE_BYTES: usize = 64 * 1024;
 /// As many instances leave holes that are worth giving back to the system: tens of KiB each.
 const MANY: usize = 100;
