@@ -5,7 +5,7 @@
 use crate::definition::Levels;
 use crate::round::{Durability, Purpose, Round, Verdict};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) mod cells;
 pub(crate) mod drift;
@@ -49,6 +49,9 @@ pub struct CellAnalysis {
     pub deviations: Vec<String>,
     /// Rounds that measured something.
     pub rounds: usize,
+    /// Whether all of them ran on Java brokers younger than their warm-up: the cell has no ratio.
+    #[serde(default)]
+    pub young: bool,
     /// Why the other rounds did not, each reason once with how many rounds gave it.
     pub failures: Vec<(String, usize)>,
     /// Each metric that at least one round measured.
@@ -263,19 +266,75 @@ pub fn better(metric: &str) -> Better {
 /// Rounds that failed are counted, not measured; of a round that was run twice the later counts. Cells are told apart
 /// by experiment, levels, target and emulation.
 pub fn analyse(rounds: &[Round], base: Option<&str>, seed: u64) -> Analysis {
-    let groups = cells::groups(rounds, Purpose::Cell);
-    let (floors, floors_by_target) = pairs::floors(rounds);
+    analyse_settled(rounds, &BTreeSet::new(), base, seed)
+}
+
+/// As [`analyse`], without the measurements of young rounds
+/// ([`young_rounds`](crate::warm_up::young_rounds), by their order). A cell that has no other rounds keeps them: it is
+/// marked, and has no ratio. Delivery verdicts count every round.
+pub fn analyse_settled(
+    rounds: &[Round],
+    young: &BTreeSet<u32>,
+    base: Option<&str>,
+    seed: u64,
+) -> Analysis {
+    let settled = without_young(rounds, young);
+    let groups = cells::groups(&settled, Purpose::Cell);
+    let (floors, floors_by_target) = pairs::floors(&settled);
     let base = base.or_else(|| groups.iter().map(|group| group.target).min()).unwrap_or_default();
+    let has_young_canary = |drift: &Drift| {
+        let canaries = rounds.iter().filter(|round| round.purpose == Purpose::Canary);
+        canaries.filter(|round| round.target == drift.target).any(|r| young.contains(&r.order))
+    };
     let mut analysis = Analysis {
         pairs: pairs::pairs(&groups, base, &floors, seed),
-        cells: groups.iter().map(cells::cell).collect(),
+        cells: groups.iter().map(|group| cells::cell(group, young)).collect(),
         floors,
         floors_by_target,
-        drifts: drift::drifts(rounds),
+        drifts: drift::drifts(rounds).into_iter().filter(|one| !has_young_canary(one)).collect(),
         banners: Vec::new(),
     };
+    let young_cells: Vec<&CellAnalysis> = analysis.cells.iter().filter(|cell| cell.young).collect();
+    let is_young = |pair: &PairAnalysis, cell: &&CellAnalysis| {
+        let same = (&pair.experiment, &pair.cell, &pair.emulated)
+            == (&cell.experiment, &cell.cell, &cell.emulated);
+        same && (cell.target == pair.target || cell.target == pair.base)
+    };
+    analysis.pairs.retain(|pair| !young_cells.iter().any(|cell| is_young(pair, cell)));
+    let left_out = young_banner(young, young_cells.len());
     analysis.banners = banners(&analysis);
+    analysis.banners.extend(left_out);
     analysis
+}
+
+/// The rounds, those of young brokers without their measurements where others of the same cell have some.
+fn without_young(rounds: &[Round], young: &BTreeSet<u32>) -> Vec<Round> {
+    let key = |round: &Round| {
+        let (experiment, emulated) = (round.experiment.clone(), round.emulated.clone());
+        (experiment, round.cell.clone(), round.target.clone(), emulated)
+    };
+    let is_cell = |round: &&Round| round.purpose == Purpose::Cell && round.failure.is_none();
+    let settled: BTreeSet<_> =
+        rounds.iter().filter(is_cell).filter(|r| !young.contains(&r.order)).map(key).collect();
+    let mut kept = rounds.to_vec();
+    for round in kept.iter_mut().filter(|round| young.contains(&round.order)) {
+        if round.purpose != Purpose::Cell || settled.contains(&key(round)) {
+            round.metrics.clear();
+            round.histograms.clear();
+        }
+    }
+    kept
+}
+
+fn young_banner(young: &BTreeSet<u32>, cells: usize) -> Option<String> {
+    (!young.is_empty()).then(|| {
+        format!(
+            "{} rounds ran on Java brokers younger than their warm-up ({} s a broker): their figures are left out, and \
+             {cells} cells that have no other rounds are left out of ratios.",
+            young.len(),
+            crate::warm_up::SECONDS_PER_BROKER
+        )
+    })
 }
 
 /// A cell in words: `ali-producer record_bytes=100 offered=4000`.

@@ -310,11 +310,15 @@ fn unsound(base: &Group<'_>, new: &Group<'_>) -> Vec<String> {
     let named = format!("{} on {}", named(new.experiment, new.cell), new.target);
     let mut doubts = Vec::new();
     if base.measured().next().is_some() && new.measured().next().is_none() {
-        let why = cell(new).failures.first().map(|(why, _)| why.clone()).unwrap_or_default();
+        let why = cell(new, &BTreeSet::new())
+            .failures
+            .first()
+            .map(|(why, _)| why.clone())
+            .unwrap_or_default();
         doubts.push(format!("{named}: nothing was measured in the new run: {why}"));
     }
     for (run, group) in [("base", base), ("new", new)] {
-        if cell(group).delivered() == Delivered::Broken {
+        if cell(group, &BTreeSet::new()).delivered() == Delivered::Broken {
             doubts.push(format!(
                 "{named}: records were lost, duplicated, reordered or damaged in the {run} run"
             ));

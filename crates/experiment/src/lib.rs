@@ -17,4 +17,5 @@ pub mod failover;
 pub mod plan;
 pub mod round;
 pub mod seek;
+pub mod warm_up;
 pub mod workload;

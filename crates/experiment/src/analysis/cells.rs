@@ -46,6 +46,12 @@ impl<'a> Group<'a> {
         self.rounds.values().copied().filter(|round| round.failure.is_none())
     }
 
+    /// The measured rounds without those of young brokers whose figures are left out.
+    fn figures(&self, young: &BTreeSet<u32>) -> Vec<&'a Round> {
+        let is_left_out = |round: &&Round| round.metrics.is_empty() && young.contains(&round.order);
+        self.measured().filter(|round| !is_left_out(round)).collect()
+    }
+
     /// A metric's values by the rounds' numbers: only finite ones.
     pub fn values(&self, metric: &str) -> BTreeMap<u32, f64> {
         self.measured()
@@ -73,20 +79,22 @@ pub(crate) fn groups(rounds: &[Round], purpose: Purpose) -> Vec<Group<'_>> {
 }
 
 /// One cell's analysis.
-pub(crate) fn cell(group: &Group<'_>) -> CellAnalysis {
+pub(crate) fn cell(group: &Group<'_>, young: &BTreeSet<u32>) -> CellAnalysis {
     let metrics: BTreeMap<String, Summary> = group
         .metrics()
         .into_iter()
         .filter_map(|metric| Some((metric.to_owned(), summary(metric, &group.values(metric))?)))
         .collect();
     let checked = || group.measured().filter(|round| round.verdict.checked);
+    let figures = group.figures(young);
     CellAnalysis {
         experiment: group.experiment.to_owned(),
         cell: group.cell.clone(),
         target: group.target.to_owned(),
         emulated: group.emulated.to_owned(),
         deviations: once(group.rounds.values().flat_map(|round| &round.deviations)),
-        rounds: group.measured().count(),
+        rounds: figures.len(),
+        young: !figures.is_empty() && figures.iter().all(|round| young.contains(&round.order)),
         failures: failures(group),
         counts: counts(group),
         verdict: verdict(group),

@@ -1,7 +1,7 @@
 //! The analysis of simulated rounds.
 
 use crate::simulated::{Noise, paired, round, same_target, size};
-use experiment::analysis::{Analysis, Delivered, Method, Standing, analyse};
+use experiment::analysis::{Analysis, Delivered, Method, Standing, analyse, analyse_settled};
 use experiment::round::{Durability, Purpose, Round, Verdict};
 
 const TARGETS: [&str; 2] = ["apache-kafka", "highwater"];
@@ -413,4 +413,52 @@ fn recorded_rounds_of_one_target_are_within_the_noise_of_another_run() {
     }
     assert_eq!(all, 72);
     assert!(within * 20 >= all * 19, "{within} of {all}");
+}
+
+/// Two targets, three rounds each; the rounds' orders are 0 to 5, the base's first.
+fn three_pairs() -> Vec<Round> {
+    let of = |place: usize, target: &str| {
+        let number = (place / 2) as u32;
+        let value = 100.0 * (1.0 + place as f64);
+        Round {
+            order: place as u32,
+            verdict: Verdict { checked: true, lost: 1, ..Verdict::default() },
+            ..round(size(1), target, number, &[("throughput", value)])
+        }
+    };
+    (0..6).map(|place| of(place, TARGETS[place % 2])).collect()
+}
+
+#[test]
+fn figures_of_young_rounds_are_left_out_where_there_are_others() {
+    let made = three_pairs();
+    let analysis = analyse_settled(&made, &[0, 2].into(), Some(TARGETS[0]), 1);
+    let base = &analysis.cells.iter().find(|cell| cell.target == TARGETS[0]).unwrap();
+    assert_eq!((base.rounds, base.young), (1, false));
+    assert_eq!(base.metrics["throughput"].values, [500.0]);
+    assert_eq!(base.verdict.lost, 3, "losses of every round count");
+    assert_eq!(analysis.pairs[0].ratios["throughput"].n, 1);
+    assert!(analysis.banners.iter().any(|banner| banner.contains("younger than their warm-up")));
+}
+
+#[test]
+fn a_cell_of_young_rounds_only_is_marked_and_has_no_ratio() {
+    let made = three_pairs();
+    let analysis = analyse_settled(&made, &[0, 2, 4].into(), Some(TARGETS[0]), 1);
+    let base = &analysis.cells.iter().find(|cell| cell.target == TARGETS[0]).unwrap();
+    assert_eq!((base.rounds, base.young), (3, true));
+    assert_eq!(base.metrics["throughput"].mean, 300.0);
+    assert!(analysis.pairs.is_empty());
+    assert_eq!(analyse(&made, Some(TARGETS[0]), 1).pairs.len(), 1);
+}
+
+#[test]
+fn a_canary_on_young_brokers_shows_no_drift() {
+    let mut made = three_pairs();
+    made.iter_mut().for_each(|round| round.purpose = Purpose::Canary);
+    let of = |analysis: Analysis| -> Vec<String> {
+        analysis.drifts.into_iter().map(|drift| drift.target).collect()
+    };
+    assert_eq!(of(analyse(&made, None, 1)), TARGETS);
+    assert_eq!(of(analyse_settled(&made, &[0].into(), None, 1)), [TARGETS[1]]);
 }
