@@ -38,6 +38,19 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Exit codes of a finished run: every round measured something, or some failed.
+const MEASURED: [Option<i32>; 2] = [Some(0), Some(5)];
+/// Exit code of an interrupted run.
+const INTERRUPTED: Option<i32> = Some(130);
+
+/// Standard output of `lab run` or `lab resume`; the machine may have cost it a round.
+fn measured(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(MEASURED.contains(&output.status.code()), "{}: {errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 fn refused(arguments: &[&str]) -> String {
     let output = lab(arguments);
     assert!(!output.status.success());
@@ -62,7 +75,7 @@ fn all_measured(folder: &Path) -> Vec<serde_json::Value> {
         if !rounds(folder).iter().any(has_failed) {
             break;
         }
-        succeeded(&lab(&["resume", folder.to_str().unwrap()]));
+        measured(&["resume", folder.to_str().unwrap()]);
     }
     let mut measured = rounds(folder);
     let failures: Vec<_> = measured.extract_if(.., |round| has_failed(round)).collect();
@@ -204,19 +217,27 @@ fn a_run_is_interrupted_resumed_reported_and_compared() {
     let out = folder.path().join("run");
     let out_text = out.to_str().unwrap();
     let run = ["run", "ali-consumer", "--rounds", "1", "--no-progress", "--out", out_text];
-    let mut child =
-        Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(PROGRAM)
+        .arg("lab")
+        .args(run)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     wait_for_rounds(3, &out, &mut child);
     interrupt(&child);
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success(), "{said}");
+    assert_eq!(ended.status.code(), INTERRUPTED, "{said}");
     assert!(said.contains("highwater lab resume"), "{said}");
+    let summary = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(summary.contains("report.html") && summary.contains("Highwater"), "{summary}");
     let kept = rounds(&out).len();
     assert!(kept >= 3);
 
     assert!(refused(&run).contains("holds a run already"));
-    succeeded(&lab(&["resume", out_text]));
+    let summary = measured(&["resume", out_text]);
+    assert!(summary.contains("report.html"), "{summary}");
     let all = all_measured(&out);
     assert!(all.len() > kept);
     for round in &all {
@@ -250,9 +271,9 @@ fn a_target_that_dies_costs_its_round_only() {
     kill_brokers_of(&child);
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success(), "{said}");
     let all = rounds(&out);
     let mut failed = all.iter().filter(|round| has_failed(round)).count();
+    assert_eq!(ended.status.code(), Some(if failed == 0 { 0 } else { 5 }), "{said}");
     // Its own, perhaps the one behind it, and as many again that a machine costs which stands still for a second.
     assert!(failed <= 4, "{said}");
     let after = all.iter().skip_while(|round| !has_failed(round));
@@ -261,7 +282,7 @@ fn a_target_that_dies_costs_its_round_only() {
     // Going on with the run tries again what failed, and nothing else.
     let mut known = all.len();
     for _ in 0..3 {
-        succeeded(&lab(&["resume", out.to_str().unwrap()]));
+        measured(&["resume", out.to_str().unwrap()]);
         let again = rounds(&out);
         assert_eq!(again.len(), known + failed);
         failed = again[known..].iter().filter(|round| has_failed(round)).count();
@@ -284,7 +305,7 @@ fn a_closed_terminal_ends_a_run_as_control_c_does() {
     // Nobody reads any more, as when the terminal has gone.
     drop(child.stderr.take());
     signal(child.id(), rustix::process::Signal::HUP);
-    assert!(child.wait().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), INTERRUPTED);
     assert!(out.join("report.html").is_file());
 }
 
@@ -324,15 +345,7 @@ fn a_storm_of_metadata_requests_is_answered_directly_and_through_a_proxy() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let out_text = out.to_str().unwrap();
-    succeeded(&lab(&[
-        "run",
-        "x-metadata-storm",
-        "--rounds",
-        "1",
-        "--no-progress",
-        "--out",
-        out_text,
-    ]));
+    measured(&["run", "x-metadata-storm", "--rounds", "1", "--no-progress", "--out", out_text]);
     let all = all_measured(&out);
     let storms: Vec<_> =
         all.iter().filter(|round| round["experiment"] == "x-metadata-storm").collect();

@@ -12,6 +12,7 @@ use experiment::environment::Environment;
 use experiment::explain;
 use experiment::plan::Plan;
 use experiment::round::Round;
+use experiment::warm_up;
 use report::Judged;
 
 use crate::run::Settings;
@@ -21,7 +22,7 @@ use crate::target::Target;
 /// The documents that can be asked for, and how their paths begin or end.
 const FORMATS: [(&str, &[&str]); 7] = [
     ("html", &["report.html"]),
-    ("md", &["report.md", "charts/"]),
+    ("md", &["report.md", "summary.svg", "charts/"]),
     ("csv", &["cells.csv"]),
     ("json", &["result.json"]),
     ("omb", &["omb/"]),
@@ -29,10 +30,11 @@ const FORMATS: [(&str, &[&str]); 7] = [
     ("prom", &["metrics.prom"]),
 ];
 
-/// Writes the documents of the run in `folder`; into `out` if given. No formats: all of them.
-pub fn write(folder: &Path, out: Option<&Path>, formats: &[String]) -> Result<()> {
+/// Writes the documents of the run in `folder`; into `out` if given. No formats: all of them. Returns the run.
+pub fn write(folder: &Path, out: Option<&Path>, formats: &[String]) -> Result<report::Run> {
     let run = assemble(folder)?;
-    put(out.unwrap_or(folder), report::render(&run), formats)
+    put(out.unwrap_or(folder), report::render(&run), formats)?;
+    Ok(run)
 }
 
 /// Writes the published charts and tables of a report.
@@ -78,7 +80,9 @@ fn assemble(folder: &Path) -> Result<report::Run> {
     let names: Vec<String> = targets.iter().map(Target::name).collect();
     // What is measured is compared with what it is measured beside.
     let base = names.last().filter(|_| names.len() > 1).map(String::as_str);
-    let analysis = analysis::analyse(&rounds, base, plan.seed);
+    let is_java = |name: &str| name == Target::ApacheKafka.name();
+    let young = warm_up::young_rounds(&plan, &rounds, is_java);
+    let analysis = analysis::analyse_settled(&rounds, &young, base, plan.seed);
     let reports = reports_of(&plan);
     let findings = judge(&reports, &analysis, &names);
     let explanations =

@@ -41,15 +41,21 @@ pub enum Ended {
     Inconclusive,
     /// Something about the machine would spoil figures.
     MachineWarns,
+    /// A run ended with rounds that failed: the report lacks them.
+    RoundsFailed,
+    /// A run was interrupted; its measured rounds are kept.
+    Interrupted,
 }
 
 impl Ended {
-    /// The exit code: 0, 3 or 4.
+    /// The exit code: 0, 3, 4, 5 (failed rounds) or 130 (interrupted, as shells have it).
     pub fn exit_code(self) -> u8 {
         match self {
             Ended::Well => 0,
             Ended::GateFails | Ended::MachineWarns => 3,
             Ended::Inconclusive => 4,
+            Ended::RoundsFailed => 5,
+            Ended::Interrupted => 130,
         }
     }
 }
@@ -59,8 +65,8 @@ pub fn perform(lab: &Lab, commit: &str) -> Result<Ended> {
     match lab {
         Lab::List { report } => view::list(report.as_deref())?,
         Lab::Show { id } => view::show(id)?,
-        Lab::Run(typed) => run::run(typed, &interrupt::on_interrupt(), commit)?,
-        Lab::Resume { folder } => run::resume(folder, &interrupt::on_interrupt(), commit)?,
+        Lab::Run(typed) => return run::run(typed, &interrupt::on_interrupt(), commit),
+        Lab::Resume { folder } => return run::resume(folder, &interrupt::on_interrupt(), commit),
         Lab::Report(typed) => report(typed)?,
         Lab::Compare(typed) => return comparing::compare(typed),
 

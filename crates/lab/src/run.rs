@@ -24,11 +24,11 @@ use crate::failover::shared::{self, Shared};
 use crate::progress::{Progress, words};
 use crate::round::measured::Measured;
 use crate::round::stage::Stage;
-use crate::say::tell;
+use crate::say::{say, tell};
 use crate::seat::Seats;
 use crate::store::{self, Store};
 use crate::target::Target;
-use crate::{admin, disk, documents, machine, planning};
+use crate::{Ended, admin, disk, documents, machine, planning};
 
 /// How long a piece of warming up takes, seconds.
 const WARM_UP_S: f64 = 1.0;
@@ -68,7 +68,7 @@ pub struct Settings {
 }
 
 /// `lab run`
-pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
+pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<Ended> {
     let targets: Vec<Target> = std::iter::once(&typed.target).chain(&typed.vs).cloned().collect();
     let names: BTreeSet<String> = targets.iter().map(Target::name).collect();
     ensure!(
@@ -79,7 +79,7 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
     let plan = planning::plan(typed, &targets, &programs)?;
     if typed.dry_run {
         planning::show(&plan);
-        return Ok(());
+        return Ok(Ended::Well);
     }
     if targets.iter().any(Target::is_started_here) {
         disk::has_room_for(&plan)?;
@@ -109,7 +109,7 @@ pub fn run(typed: &Run, stop: &Stop, commit: &str) -> Result<()> {
 }
 
 /// `lab resume`
-pub fn resume(folder: &Path, stop: &Stop, commit: &str) -> Result<()> {
+pub fn resume(folder: &Path, stop: &Stop, commit: &str) -> Result<Ended> {
     let mut store = Store::open(folder)?;
     let plan: Plan = store::read(folder, "plan.json")?;
     let mut settings: Settings = store::read(folder, "settings.json")?;
@@ -180,7 +180,13 @@ struct Running<'a> {
     shared: Shared,
 }
 
-fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: bool) -> Result<()> {
+fn go(
+    store: &mut Store,
+    plan: &Plan,
+    settings: &Settings,
+    stop: &Stop,
+    bar: bool,
+) -> Result<Ended> {
     let measured = store::rounds(store.folder())?;
     // What failed is tried again.
     let done = measured.iter().filter(|round| round.failure.is_none());
@@ -216,18 +222,22 @@ fn go(store: &mut Store, plan: &Plan, settings: &Settings, stop: &Stop, bar: boo
     let folder = running.store.folder().to_owned();
     // However it ended, what was measured is reported; if that fails too, why it ended is what matters.
     let written = documents::write(&folder, None, &[]);
-    if written.is_ok() {
-        tell!("report: {}", folder.join("report.html").display());
-    }
     ended?;
-    written.context("what was measured is kept, but no report could be written")?;
-    if stop.is_stopped() {
-        tell!(
-            "stopped early; what was measured is kept. Go on with: highwater lab resume {}",
-            folder.display()
-        );
+    let run = written.context("the rounds are kept, but no report could be written")?;
+    let failed = store::rounds(&folder)?.iter().any(|round| round.failure.is_some());
+    if !run.rounds.is_empty() {
+        say!("{}", report::summary(&run));
     }
-    Ok(())
+    say!("report: {}", folder.join("report.html").display());
+    if stop.is_stopped() {
+        tell!("interrupted; resume the run with: highwater lab resume {}", folder.display());
+        return Ok(Ended::Interrupted);
+    }
+    if failed {
+        tell!("some rounds failed; repeat them with: highwater lab resume {}", folder.display());
+        return Ok(Ended::RoundsFailed);
+    }
+    Ok(Ended::Well)
 }
 
 impl Running<'_> {

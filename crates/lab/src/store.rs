@@ -4,12 +4,13 @@
 //! `plan.json`, `environment.json`, `rounds.jsonl`, `lock`.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use experiment::environment::Environment;
 use experiment::round::Round;
+use flate2::read::GzDecoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -112,13 +113,24 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&fresh, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A document of a run's folder.
+/// A document of a run's folder, plain or as `NAME.gz`.
 pub fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
-    let path = folder.join(name);
-    let text = fs::read(&path).with_context(|| {
+    let text = read_bytes(folder, name).with_context(|| {
         format!("{} is no folder of a run: cannot read {name}", folder.display())
     })?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{} is damaged", folder.join(name).display()))
+}
+
+/// The bytes of a file, or of `NAME.gz` unpacked where only that exists.
+fn read_bytes(folder: &Path, name: &str) -> std::io::Result<Vec<u8>> {
+    let packed = folder.join(format!("{name}.gz"));
+    if folder.join(name).exists() || !packed.exists() {
+        return fs::read(folder.join(name));
+    }
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(packed)?).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The environment of a run.
@@ -129,9 +141,9 @@ pub fn environment(folder: &Path) -> Result<Environment> {
 /// All rounds of a run. A torn last line is left out, and so is a round that failed and was run again.
 pub fn rounds(folder: &Path) -> Result<Vec<Round>> {
     let path = folder.join("rounds.jsonl");
-    let file =
-        File::open(&path).with_context(|| format!("{} holds no rounds", folder.display()))?;
-    let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;
+    let bytes = read_bytes(folder, "rounds.jsonl")
+        .with_context(|| format!("{} holds no rounds", folder.display()))?;
+    let lines: Vec<String> = bytes.lines().collect::<std::io::Result<_>>()?;
     let mut rounds: Vec<Round> = Vec::with_capacity(lines.len());
     for (number, line) in lines.iter().enumerate() {
         match serde_json::from_str(line) {
@@ -193,6 +205,21 @@ mod tests {
         let mut store = Store::open(folder.path()).unwrap();
         store.append(&round(2)).unwrap();
         assert_eq!(rounds(folder.path()).unwrap(), [round(0), round(2)]);
+    }
+
+    #[test]
+    fn packed_files_are_read_where_the_plain_ones_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::create(folder.path()).unwrap();
+        store.append(&round(0)).unwrap();
+        drop(store);
+        let plain = folder.path().join("rounds.jsonl");
+        let packed = File::create(folder.path().join("rounds.jsonl.gz")).unwrap();
+        let mut pack = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+        pack.write_all(&fs::read(&plain).unwrap()).unwrap();
+        pack.finish().unwrap();
+        fs::remove_file(&plain).unwrap();
+        assert_eq!(rounds(folder.path()).unwrap(), [round(0)]);
     }
 
     #[test]
