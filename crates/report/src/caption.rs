@@ -31,6 +31,10 @@ pub(crate) fn figure(run: &Run, sheet: &Sheet<'_>, chart: &Chart, pictures: &[Pi
     }
     let whiskers = !matches!(chart.form, Form::HeatMap | Form::Counts);
     sentences.push(rounds(sheet, whiskers));
+    if sheet.cells().any(|cell| cell.young) {
+        sentences
+            .push("Some brokers were still warming up: the tables mark them with †.".to_owned());
+    }
     sentences.extend(floors(run, sheet, &chart.y));
     sentences.push(ran_on(run, sheet));
     sentences.join(" ")

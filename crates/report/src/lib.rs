@@ -4,23 +4,28 @@
 //! `table` and `picture` are made; `html` and `markdown` write both, `svg` and `echarts` draw the pictures.
 
 mod caption;
+mod card;
 mod echarts;
 mod exports;
 mod fixture;
 mod html;
 mod markdown;
 mod number;
+mod overview;
 mod palette;
 mod picture;
 mod run;
 mod sheet;
 mod summary;
+mod summary_picture;
 mod svg;
 mod table;
+mod terminal;
 mod wording;
 
 pub use run::{Judged, Run, Target};
 
+use overview::Overview;
 use sheet::Sheet;
 
 /// Every document of a run: relative paths, and their bytes.
@@ -38,7 +43,7 @@ pub enum RenderError {
     },
 }
 
-/// All documents of a run: `report.html`, `report.md` with `charts/*.svg`, `cells.csv`, `result.json`, `omb/*.json`,
+/// All documents of a run: `report.html`, `report.md` with `summary.svg` and `charts/*.svg`, `cells.csv`, `result.json`, `omb/*.json`,
 /// `hgrm/*.hgrm`, `metrics.prom`. The same run gives the same bytes.
 pub fn render(run: &Run) -> Documents {
     let sheets = sheets(run);
@@ -48,6 +53,11 @@ pub fn render(run: &Run) -> Documents {
     let files = exports::omb::files(run).into_iter().chain(exports::hgrm::files(run));
     files.for_each(|(path, text)| documents.add(path, text));
     documents
+}
+
+/// The finding, the figures and the losses of a run as lines for a terminal.
+pub fn summary(run: &Run) -> String {
+    terminal::text(run, &Overview::new(run, &sheets(run)))
 }
 
 /// The documents of a published report (`ibm`, `ali`, `cs6`, `mif`): its tables and pictures drawn again from the
@@ -72,6 +82,10 @@ fn pages(run: &Run, sheets: &[Sheet<'_>]) -> Documents {
     documents.add("report.html", html::page(run, sheets));
     let (text, charts) = markdown::write(run, sheets);
     documents.add("report.md", text);
+    let overview = Overview::new(run, sheets);
+    if overview.has_figures() {
+        documents.add("summary.svg", summary_picture::draw(&overview));
+    }
     charts.into_iter().for_each(|(path, svg)| documents.add(path, svg));
     documents.add("cells.csv", exports::cells::csv(sheets));
     documents

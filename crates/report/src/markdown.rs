@@ -2,8 +2,10 @@
 //! without what only a browser can do.
 
 use crate::caption;
+use crate::card::Card;
 use crate::exports;
 use crate::html::{judged, shown, subjects};
+use crate::overview::{Loss, Overview};
 use crate::picture::{Picture, pictures};
 use crate::run::{Run, Target};
 use crate::sheet::Sheet;
@@ -59,6 +61,10 @@ impl Draft<'_> {
     fn opening(&mut self, sheets: &[Sheet<'_>]) {
         let run = self.run;
         self.say(&format!("# {}", inert(&run.title)));
+        let overview = Overview::new(run, sheets);
+        if overview.has_figures() {
+            self.overview(&overview);
+        }
         self.say(&inert(&summary::facts(run)));
         self.say(&inert(&summary::machine(run).unwrap_or_default()));
         for banner in summary::banners(run) {
@@ -82,6 +88,25 @@ impl Draft<'_> {
         }
     }
 
+    /// The finding, the picture of its figures, and the losses.
+    fn overview(&mut self, overview: &Overview) {
+        self.say(&format!("**{}**", inert(&overview.finding)));
+        self.say(&format!("![{}](summary.svg)", inert(&overview.finding)));
+        if !overview.is_compared {
+            return;
+        }
+        self.say(&format!("**What {} loses at**", inert(&overview.targets[0].name)));
+        let line = |loss: &Loss| {
+            let (factor, cell, certainty) = (loss.factor(), &loss.cell, loss.certainty());
+            inert(&format!("{factor} in {}: {cell}; {certainty}", loss.experiment))
+        };
+        let lines: Vec<String> = overview.losses.iter().map(line).collect();
+        match lines.is_empty() {
+            true => self.say("No compared figure is worse."),
+            false => self.list(&lines),
+        }
+    }
+
     fn report(&mut self, number: usize, report: &Report) {
         self.say(&format!("## {number} {} ({})", inert(&report.title), report.year));
         self.say(&inert(&report.setting));
@@ -91,6 +116,10 @@ impl Draft<'_> {
     fn experiment(&mut self, number: &str, sheet: &Sheet<'_>) {
         let experiment = sheet.experiment;
         self.say(&format!("### {number} {} (`{}`)", inert(&experiment.title), experiment.id));
+        let card = Card::new(sheet);
+        if card.title != experiment.title {
+            self.say(&format!("**{}.** {}", inert(&card.title), inert(&card.summary)));
+        }
         self.say(&format!("*{}*", inert(&experiment.question)));
         let ran: Vec<String> = caption::ran_lines(self.run, sheet)
             .into_iter()
@@ -138,7 +167,8 @@ impl Draft<'_> {
             self.text.push_str(&format!("- **{}** {}{ours}\n", claim.id, inert(&claim.says)));
             for subject in &subjects {
                 if let Some(judged) = judged(run, sheet, claim, subject) {
-                    let (subject, outcome) = (inert(shown(subject)), judged.finding.outcome.name());
+                    let subject = inert(shown(subject));
+                    let outcome = wording::verdict(judged.finding.outcome, claim.ours);
                     let because = inert(&judged.finding.because);
                     self.text.push_str(&format!("  - {subject}: {outcome}. {because}\n"));
                 }

@@ -61,6 +61,31 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{}\u{a0}%", fixed(percent, if percent.abs() < 10.0 { 1 } else { 0 }))
 }
 
+/// A share in whole percent, with a digit below two: `44 %`, `1.2 %`.
+pub(crate) fn percent_whole(share: f64) -> String {
+    let percent = share * 100.0;
+    format!("{}\u{a0}%", fixed(percent, if percent.abs() < 2.0 { 1 } else { 0 }))
+}
+
+/// Two or three digits that are read in passing: `1.1 million`, `93,200`, `410`, `8.2`, `0.041`.
+pub(crate) fn short(number: f64) -> String {
+    let size = number.abs();
+    match size {
+        _ if size >= 1e6 => format!("{} million", fixed(number / 1e6, digits_for(size / 1e6, 2))),
+        _ if size >= 1000.0 => {
+            let step = 10f64.powf(size.log10().floor() - 2.0);
+            fixed((number / step).round() * step, 0)
+        }
+        _ if size >= 100.0 => fixed(number, 0),
+        _ => fixed(number, digits_for(number, 2)),
+    }
+}
+
+/// A time that is read in passing: `40 ms`, `9.5 s`.
+pub(crate) fn duration(ms: f64) -> String {
+    if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
+}
+
 /// An axis label: `0`, `0.5`, `2,000`, `50 k`, `1.5 M`.
 pub(crate) fn tick(number: f64) -> String {
     let size = number.abs();
@@ -114,6 +139,15 @@ mod tests {
         assert_eq!(ratio(1.3249), "1.32");
         assert_eq!(ratio(14.25), "14.2");
         assert_eq!(ratio(0.003_58), "0.00358");
+    }
+
+    #[test]
+    fn short_numbers_have_two_or_three_digits() {
+        let shown = [1_094_000.0, 153_012.0, 9_322.0, 410.4, 77.46, 8.208, 0.0412, 0.0];
+        let shown: Vec<String> = shown.into_iter().map(short).collect();
+        assert_eq!(shown, ["1.1 million", "153,000", "9,320", "410", "77", "8.2", "0.041", "0"]);
+        assert_eq!(percent_whole(0.4436), "44\u{a0}%");
+        assert_eq!(percent_whole(0.0123), "1.2\u{a0}%");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 /// A colour as red, green, blue.
 pub(crate) type Colour = (u8, u8, u8);
 
-/// Series, in this order: blue, vermilion, green, purple, olive, cyan, slate. Chosen after Okabe and Ito's set, darkened
-/// where theirs vanish on white.
-pub(crate) const SERIES: [Colour; 7] = [
+/// Series, in this order: blue, vermilion, green, purple, olive, cyan, slate, raspberry, brown, moss. Chosen after Okabe
+/// and Ito's set, darkened where theirs vanish on white. The first two are those of targets, slate that of published
+/// values.
+pub(crate) const SERIES: [Colour; 10] = [
     (0x2f, 0x78, 0xc4),
     (0xd9, 0x5f, 0x0e),
     (0x14, 0x93, 0x6c),
@@ -14,7 +15,20 @@ pub(crate) const SERIES: [Colour; 7] = [
     (0x92, 0x7c, 0x1e),
     (0x17, 0x8f, 0xab),
     (0x6f, 0x7a, 0x86),
+    (0xc2, 0x47, 0x7a),
+    (0xa0, 0x69, 0x4b),
+    (0x6a, 0x8f, 0x23),
 ];
+
+/// Place in the palette of published values.
+pub(crate) const PUBLISHED: usize = 6;
+/// Places in the palette of a factor's levels: no target and no published value has them.
+const LEVELS: [usize; 7] = [2, 3, 4, 5, 7, 8, 9];
+
+/// The place in the palette of a factor's level; they repeat after seven.
+pub(crate) fn level_place(level: usize) -> usize {
+    LEVELS[level % LEVELS.len()]
+}
 
 /// Text and published marks of pictures: readable on white and on the dark page.
 pub(crate) const INK: Colour = (0x6b, 0x74, 0x80);
@@ -25,10 +39,10 @@ pub(crate) const OUTLINE: Colour = (0x2b, 0x33, 0x3b);
 /// Grid lines and axes.
 pub(crate) const LINE: Colour = (0xc9, 0xce, 0xd4);
 
-/// The two ends of a heat map, from low to high: pale to deep blue.
-const HEAT: (Colour, Colour) = ((0xdf, 0xea, 0xf6), (0x14, 0x4a, 0x86));
+/// The two ends of a heat map, from low to high: pale to deep green, which no target has.
+const HEAT: (Colour, Colour) = ((0xe3, 0xef, 0xea), (0x12, 0x55, 0x4a));
 
-/// The series' colour; they repeat after seven.
+/// The series' colour; they repeat after ten.
 pub(crate) fn series(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }
@@ -60,6 +74,12 @@ mod tests {
     fn contrast(a: Colour, b: Colour) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn levels_have_no_colour_of_a_target_or_of_published_values() {
+        let taken = [0, 1, PUBLISHED];
+        assert!((0..20).map(level_place).all(|place| !taken.contains(&place)));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct Sheet<'a> {
     pub(crate) experiment: &'a Experiment,
     /// The targets that measured something of it, in the run's order.
     pub(crate) targets: Vec<&'a str>,
+    /// Place in the palette of each of them: a target has one colour in the whole run.
+    pub(crate) colours: Vec<usize>,
     pub(crate) rows: Vec<Row<'a>>,
     /// Which target's metrics are divided by which one's, where two were run in pairs.
     pub(crate) versus: Option<(&'a str, &'a str)>,
@@ -38,12 +40,14 @@ impl<'a> Sheet<'a> {
         let runs_of = experiment.same_runs_as.as_ref().unwrap_or(&experiment.id);
         let cells: Vec<&CellAnalysis> =
             run.analysis.cells.iter().filter(|cell| cell.experiment == *runs_of).collect();
-        let targets: Vec<&str> = run
+        let measured = |name: &str| cells.iter().any(|cell| cell.target == name);
+        let (colours, targets): (Vec<usize>, Vec<&str>) = run
             .targets
             .iter()
             .map(|target| target.name.as_str())
-            .filter(|name| cells.iter().any(|cell| cell.target == *name))
-            .collect();
+            .enumerate()
+            .filter(|(_, name)| measured(name))
+            .unzip();
         let mut rows = published_rows(experiment);
         for cell in &cells {
             let Some(column) = targets.iter().position(|name| *name == cell.target) else {
@@ -62,7 +66,7 @@ impl<'a> Sheet<'a> {
             row.ratios = pair.map(|pair| &pair.ratios);
         }
         sort(&mut rows, experiment);
-        Sheet { report, experiment, targets, rows, versus }
+        Sheet { report, experiment, targets, colours, rows, versus }
     }
 
     /// The factors that the tables show: those of the experiment, less those that never vary.
@@ -152,6 +156,11 @@ impl<'a> Sheet<'a> {
 }
 
 impl Row<'_> {
+    /// Whether a target's brokers were Java processes younger than their warm-up in every round.
+    pub(crate) fn is_young(&self, target: usize) -> bool {
+        self.measured.get(target).copied().flatten().is_some_and(|cell| cell.young)
+    }
+
     /// A target's mean of a metric.
     pub(crate) fn value(&self, target: usize, metric: &str) -> Option<f64> {
         let cell = self.measured.get(target).copied().flatten()?;

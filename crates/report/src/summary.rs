@@ -206,8 +206,8 @@ pub(crate) fn outcome(sheets: &[Sheet<'_>]) -> String {
         "Of {} in which {} ran beside {}, it was better in most cells of {} and worse in most cells of {}. Elsewhere \
          the difference goes both ways, is no more than noise, or was seen too seldom to be told from it.",
         wording::count(found.len(), "experiment"),
-        first.target,
-        first.base,
+        wording::target(first.target),
+        wording::target(first.base),
         names(Standing::Better),
         names(Standing::Worse)
     )
@@ -275,13 +275,22 @@ fn number_cell(count: usize) -> Cell {
     Cell { value: Some(count as f64), ..Cell::text(number::fixed(count as f64, 0)) }
 }
 
+fn verdict_of_claims(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Reproduced => "hold",
+        Outcome::Contradicted => "do not hold",
+        Outcome::WithinNoise => "within noise",
+        Outcome::NotTestable => "not testable",
+    }
+}
+
 /// How often each verdict was given; none if nothing was tested.
 pub(crate) fn verdicts(run: &Run) -> Option<Table> {
     let tallies = tally(run);
     let mut heads = vec![Head::alone("claims of", false), Head::alone("tested on", false)];
-    heads.extend(OUTCOMES.map(|outcome| Head::alone(&outcome.name().to_lowercase(), true)));
+    heads.extend(OUTCOMES.map(|outcome| Head::alone(verdict_of_claims(outcome), true)));
     let row = |tally: &Tally| {
-        let whose = if tally.ours { "the lab" } else { "the reports" };
+        let whose = if tally.ours { "Highwater's lab" } else { "the reports" };
         let mut cells = vec![Cell::text(whose), Cell::text(tally.subject.clone())];
         let count = |outcome| tally.counts.get(&outcome).copied().unwrap_or(0);
         cells.extend(OUTCOMES.map(|outcome| number_cell(count(outcome))));
@@ -290,7 +299,9 @@ pub(crate) fn verdicts(run: &Run) -> Option<Table> {
     let rows: Vec<Vec<Cell>> = tallies.iter().map(row).collect();
     (!rows.is_empty()).then(|| Table {
         caption: "Claims, and what became of them".to_owned(),
-        note: "Each claim is a predicate; the experiments show it with its numbers.".to_owned(),
+        note: "Each claim is a predicate; the experiments show it with its numbers. A claim of a report that does not hold on a \
+               target is a finding about the claim, not about the target."
+            .to_owned(),
         heads,
         rows,
     })
@@ -327,10 +338,11 @@ fn headlines<'s, 'a>(sheets: &'s [Sheet<'a>]) -> Vec<(&'s Sheet<'a>, Headline<'a
 pub(crate) fn side_by_side(sheets: &[Sheet<'_>]) -> Option<Table> {
     let found = headlines(sheets);
     let (_, first) = found.first()?;
+    let name = wording::target;
     let heads = vec![
         Head::alone("experiment", false),
         Head::alone("metric", false),
-        Head::alone(&format!("{} ÷ {}", first.target, first.base), true),
+        Head::alone(&format!("{} ÷ {}", name(first.target), name(first.base)), true),
         Head::alone("over cells", true),
         Head::alone("⅛ to 8 times", false),
         Head::alone("cells", true),

@@ -207,8 +207,9 @@ fn measured_cell(row: &Row<'_>, target: usize, metric: &str) -> Cell {
         return Cell::none("not run");
     };
     let Some(summary) = cell.metrics.get(metric) else { return missing(cell) };
+    let mark = if cell.young { "†" } else { "" };
     Cell {
-        text: number::measured(summary.mean),
+        text: format!("{}{mark}", number::measured(summary.mean)),
         small: spread(summary),
         title: details(summary),
         value: Some(summary.mean),
@@ -253,6 +254,9 @@ fn details(summary: &Summary) -> String {
 fn ratio_cell(row: &Row<'_>, metric: &str) -> Cell {
     match row.ratios.and_then(|ratios| ratios.get(metric)) {
         Some(ratio) => ratio_text(ratio),
+        None if (0..row.measured.len()).any(|target| row.is_young(target)) => {
+            Cell::none("brokers were still warming up")
+        }
         None => Cell::none("not compared"),
     }
 }

@@ -2,6 +2,7 @@
 //! are shown as they are.
 
 use crate::number;
+use experiment::claims::Outcome;
 use experiment::definition::{Level, Levels};
 use experiment::round::{Durability, METRICS, Verdict};
 
@@ -221,8 +222,12 @@ pub(crate) fn delivery(verdict: &Verdict) -> String {
 pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
     let mut lines = vec![
         ("MiB", "2²⁰ bytes. Reports that wrote MB meant this."),
-        ("reproduced", "The claim's predicate holds at the bound of the confidence interval."),
-        ("contradicted", "It fails beyond the interval."),
+        (
+            "holds",
+            "The claim's predicate holds at the bound of the confidence interval. A published claim is about the machine \
+          of its report: that it does not hold on another is no fault of a target.",
+        ),
+        ("does not hold", "The predicate fails beyond the interval."),
         ("within noise", "The interval or the noise floor does not let us say."),
         (
             "not testable",
@@ -235,6 +240,7 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
             ("value", "Mean of the rounds; behind it half the 95 % confidence interval, or half the range below five rounds."),
             ("ratio", "Geometric mean over pairs of rounds run back to back; behind it the 95 % confidence interval, below five \
               pairs their range. ▲ better, ▼ worse, beyond noise."),
+            ("young", "The brokers were Java processes younger than their warm-up, 30 s a broker: marked †, and left out of ratios."),
             ("noise floor", "What the same target, run against itself, differs by 19 times of 20; the fewer the rounds, the more. \
               A smaller difference of two targets is within noise."),
             ("canary", "One cell that is run three times at the start, in the middle and at the end, at a rate that every machine holds. What a record costs there drifts with the machine."),
@@ -255,6 +261,26 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
         ]);
     }
     lines
+}
+
+/// A target's name for readers: `Apache Kafka`; addresses and paths as they are.
+pub(crate) fn target(name: &str) -> &str {
+    match name {
+        "highwater" => "Highwater",
+        "apache-kafka" => "Apache Kafka",
+        _ => name,
+    }
+}
+
+/// A verdict on a claim, with whose claim it is about: `published claim holds`, `our claim fails`.
+pub(crate) fn verdict(outcome: Outcome, is_ours: bool) -> String {
+    let whose = if is_ours { "our claim" } else { "the published claim" };
+    match outcome {
+        Outcome::Reproduced => format!("{whose} holds"),
+        Outcome::Contradicted => format!("{whose} does not hold"),
+        Outcome::WithinNoise => format!("{whose}: within noise"),
+        Outcome::NotTestable => format!("{whose}: not testable here"),
+    }
 }
 
 /// A value of the environment, or a dash where the machine does not tell.

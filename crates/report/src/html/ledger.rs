@@ -2,6 +2,7 @@
 
 use crate::run::{Judged, Run};
 use crate::sheet::Sheet;
+use crate::wording;
 use experiment::claims::Outcome;
 use experiment::definition::Claim;
 use maud::{Markup, html};
@@ -63,7 +64,7 @@ fn line(run: &Run, sheet: &Sheet<'_>, claim: &Claim, subjects: &[&str]) -> Marku
                 td data-head=(shown(subject)) {
                     @match judged(run, sheet, claim, subject) {
                         Some(judged) => {
-                            span class=(class(judged.finding.outcome)) { (judged.finding.outcome.name().to_lowercase()) }
+                            span class=(class(judged.finding.outcome, claim.ours)) { (wording::verdict(judged.finding.outcome, claim.ours)) }
                             span.why { (judged.finding.because) }
                         },
                         None => span.quiet { "–" },
@@ -74,10 +75,11 @@ fn line(run: &Run, sheet: &Sheet<'_>, claim: &Claim, subjects: &[&str]) -> Marku
     }
 }
 
-fn class(outcome: Outcome) -> &'static str {
+/// A published claim that does not hold here is no fault of a target: only ours are coloured as one.
+fn class(outcome: Outcome, is_ours: bool) -> &'static str {
     match outcome {
         Outcome::Reproduced => "verdict reproduced",
-        Outcome::Contradicted => "verdict contradicted",
-        Outcome::WithinNoise | Outcome::NotTestable => "verdict open",
+        Outcome::Contradicted if is_ours => "verdict contradicted",
+        _ => "verdict open",
     }
 }

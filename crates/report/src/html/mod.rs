@@ -1,9 +1,10 @@
 //! The report as one HTML file: style, script, pictures and numbers inside, nothing fetched. Without script the still
 //! pictures show; with it they answer the pointer, tables sort, and the page can be light or dark.
 
+mod card;
 mod figure;
 mod ledger;
-mod opening;
+mod overview;
 mod section;
 mod tables;
 
@@ -11,6 +12,7 @@ pub(crate) use ledger::{judged, shown, subjects};
 
 use crate::caption;
 use crate::echarts::Live;
+use crate::overview::Overview;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use base64::Engine;
@@ -58,10 +60,9 @@ pub(crate) fn page(run: &Run, sheets: &[Sheet<'_>]) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                (opening::masthead(run))
                 main {
-                    (opening::summary(run, sheets))
-                    (opening::contents(run, sheets))
+                    (overview::first_screen(run, sheets, &Overview::new(run, sheets)))
+                    (section::contents(run, sheets))
                     @for report in &reports { (report) }
                     (section::waiting(run))
                     (section::environment(run))

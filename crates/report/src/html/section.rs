@@ -1,13 +1,46 @@
-//! The body of the page: reports with their experiments, what waits, the environment, how to read it all.
+//! The body of the page: contents, reports with their experiments, what waits, the environment, how to read it all.
 
-use super::{Lively, anchor, figure, ledger, tables};
+use super::{Lively, anchor, card, figure, ledger, tables};
 use crate::caption;
+use crate::card::Card;
 use crate::run::Run;
 use crate::sheet::Sheet;
 use crate::table;
 use crate::wording;
 use experiment::definition::Report;
 use maud::{Markup, html};
+
+/// Links to all experiments.
+pub(super) fn contents(run: &Run, sheets: &[Sheet<'_>]) -> Markup {
+    let of =
+        |id: &str| sheets.iter().filter(move |sheet| sheet.report.id == id).collect::<Vec<_>>();
+    html! {
+        nav id="contents" aria-label="Contents" {
+            details {
+            summary { "Contents: " (wording::count(sheets.len(), "experiment")) }
+            ul.toc {
+                @for (number, report) in run.reports.iter().enumerate() {
+                    li {
+                        span.number { (number + 1) } strong { (report.title) }
+                        ol {
+                            @for (place, sheet) in of(&report.id).iter().enumerate() {
+                                li { a href=(format!("#{}", anchor(&sheet.experiment.id))) {
+                                    span.number { (number + 1) "." (place + 1) } (sheet.experiment.title)
+                                } }
+                            }
+                        }
+                    }
+                }
+                li {
+                    @if !run.waiting.is_empty() { a href="#waiting" { strong { "What waits, and why" } } br; }
+                    @if !run.environment.is_empty() { a href="#environment" { strong { "Environment" } } br; }
+                    a href="#reading" { strong { "How to read it" } }
+                }
+            }
+            }
+        }
+    }
+}
 
 /// A report and its experiments.
 pub(super) fn report(
@@ -35,17 +68,23 @@ pub(super) fn report(
 fn experiment(run: &Run, sheet: &Sheet<'_>, number: &str, lively: &mut Lively) -> Markup {
     let experiment = sheet.experiment;
     let tables = table::tables(sheet);
+    let card = Card::new(sheet);
     html! {
         article id=(anchor(&experiment.id)) {
-            h3 { span.number { (number) } (experiment.title) code { (experiment.id) } }
-            p.question { (experiment.question) }
-            (ran(run, sheet))
-            @if !experiment.notes.is_empty() { ul.notes { @for note in &experiment.notes { li { (note) } } } }
-            (figure::figures(run, sheet, lively))
-            @if let Some(first) = tables.first() { (tables::numbered(first, &experiment.title)) }
-            (more(&tables, &experiment.title, lively))
-            (ledger::ledger(run, sheet))
-            (limits(run, sheet))
+            p.kicker { span.number { (number) } (experiment.title) code { (experiment.id) } }
+            h3 { (card.title) }
+            (card::chart(sheet, &card))
+            details.all open[sheet.targets.is_empty()] {
+                summary { "Question, conditions, figures, tables, claims" }
+                p.question { (experiment.question) }
+                (ran(run, sheet))
+                @if !experiment.notes.is_empty() { ul.notes { @for note in &experiment.notes { li { (note) } } } }
+                (figure::figures(run, sheet, lively))
+                @if let Some(first) = tables.first() { (tables::numbered(first, &experiment.title)) }
+                (more(&tables, &experiment.title, lively))
+                (ledger::ledger(run, sheet))
+                (limits(run, sheet))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::axis::Axis;
 use super::{Body, PUBLISHED, Picture, Plot, Point, Role, Series, counts, heat};
 use crate::number;
+use crate::palette;
 use crate::sheet::{Row, Sheet};
 use crate::wording;
 use experiment::analysis::Interval;
@@ -320,13 +321,12 @@ fn lines(
 
 fn colour(choice: &Choice<'_, '_>, subject: Subject<'_>, level: usize, place: usize) -> usize {
     if choice.chart.series.is_some() {
-        return level;
+        return palette::level_place(level);
     }
     match (choice.chart.form == Form::TwoAxes, subject) {
-        (true, _) => place,
-        (false, Subject::Target(number, _)) => number,
-        // The slate of the palette: no target is that colour.
-        (false, Subject::Published) => 6,
+        (true, _) => palette::level_place(place),
+        (false, Subject::Target(number, _)) => choice.sheet.colours[number],
+        (false, Subject::Published) => palette::PUBLISHED,
     }
 }
 

@@ -4,6 +4,7 @@
 use super::axis::Axis;
 use super::build::{Choice, Subject, by};
 use super::{Body, Picture, Plot, Point, Role, Series};
+use crate::palette;
 use crate::sheet::Row;
 use crate::wording;
 use experiment::definition::Level;
@@ -102,10 +103,11 @@ fn series(
     Series {
         name: name(choice, counted, hollow),
         role: if hollow { Role::Published } else { Role::Measured },
-        colour: place.unwrap_or(match counted.subject {
-            Subject::Target(number, _) => number,
-            Subject::Published => 6,
-        }),
+        colour: match (place, counted.subject) {
+            (Some(level), _) => palette::level_place(level),
+            (None, Subject::Target(number, _)) => choice.sheet.colours[number],
+            (None, Subject::Published) => palette::PUBLISHED,
+        },
         bars: !hollow,
         right: false,
         points: points.map(|(x, y)| Point { x: x as f64, y: y * scale, interval: None }).collect(),

@@ -2,4 +2,5 @@
 
 mod exports;
 mod fake;
+mod first_screen;
 mod pages;
