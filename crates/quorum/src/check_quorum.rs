@@ -3,8 +3,9 @@
 //! The other voters have elected another leader by then, if they are a majority. openraft lets the deposed leader lead
 //! until it receives a message of the new one.
 //!
-//! Time in which this process did not run counts as time of no voter. A leader that was answered again after it had stopped
-//! calling itself leader, and was not succeeded, was too impatient: it waits twice as long the next time (decision 0094).
+//! On a machine that is too busy the limit is longer, at most three times as long (decision 0094). Time in which this process
+//! did not run does not count, up to one limit. A false alarm doubles the limit until a minute without a
+//! false alarm has passed.
 
 use crate::raft::TypeConfig;
 use crate::state_machine::StateMachine;
@@ -15,51 +16,55 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Pause between two looks while no majority answers.
+/// Pause between two checks while no majority answers.
 const RETRY: Duration = Duration::from_millis(100);
 /// A timer that fires later than this shows that the process did not run.
 const LATE_MIN: Duration = Duration::from_millis(10);
-/// The limit grows by at most this factor, and by as much again for time in which the process did not run.
-const GROWTH_MAX: u32 = 4;
-/// Time without a false alarm after which the limit halves.
+/// Time without a false alarm after which the limit is the normal one again.
 const CALM: Duration = Duration::from_secs(60);
 
-/// How long no majority may answer before a leader counts as cut off.
+/// Longest time without answers of a majority before a leader counts as cut off.
 #[derive(Clone, Copy, Debug)]
 struct CutOffLimit {
     /// The limit of a process that always runs, on a machine that answers in time.
-    least: Duration,
-    /// Factor of `least`, 1 to [`GROWTH_MAX`].
-    growth: u32,
-    /// The last false alarm, or the last time at which the limit was halved.
-    alarmed: Option<Instant>,
-    /// When the majority was last heard, and the time since then in which the process did not run.
-    heard: Option<Instant>,
+    normal: Duration,
+    /// Time of the last false alarm; `None` once [`CALM`] has passed. The limit is doubled while there is one.
+    false_alarm: Option<Instant>,
+    /// Time of the last answer of a majority, or the start of the leadership.
+    answered: Option<Instant>,
+    /// Time since `answered` in which the process did not run, at most `normal`.
     late: Duration,
 }
 
 impl CutOffLimit {
-    fn new(least: Duration) -> CutOffLimit {
-        CutOffLimit { least, growth: 1, alarmed: None, heard: None, late: Duration::ZERO }
+    fn new(normal: Duration) -> CutOffLimit {
+        CutOffLimit { normal, false_alarm: None, answered: None, late: Duration::ZERO }
     }
 
-    /// When a leader counts as cut off at `now` that started to lead at `since`, and that a majority last answered at `answered`.
+    /// The limit without the time in which the process did not run.
+    fn length(&self) -> Duration {
+        if self.false_alarm.is_some() { self.normal * 2 } else { self.normal }
+    }
+
+    /// Whether the process did not run for one normal limit since the last answer of a majority.
+    fn is_very_late(&self) -> bool {
+        self.late >= self.normal
+    }
+
+    /// Time at which a leader counts as cut off that started to lead at `since`, and that a majority last answered at `answered`.
     fn due(&mut self, since: Instant, answered: Option<Instant>, now: Instant) -> Instant {
-        let heard = answered.map_or(since, |answered| answered.max(since));
-        if self.heard != Some(heard) {
-            (self.heard, self.late) = (Some(heard), Duration::ZERO);
+        let last = answered.map_or(since, |answered| answered.max(since));
+        if self.answered != Some(last) {
+            (self.answered, self.late) = (Some(last), Duration::ZERO);
         }
-        if self.alarmed.is_some_and(|alarmed| alarmed + CALM <= now) {
-            self.growth = (self.growth / 2).max(1);
-            self.alarmed = (self.growth > 1).then_some(now);
-        }
-        heard + self.least * self.growth + self.late
+        self.false_alarm = self.false_alarm.filter(|at| now < *at + CALM);
+        last + self.length() + self.late
     }
 
-    /// The next look at a leader that is cut off at `due`. Looks in the second half of the limit are close together, so that
-    /// time without a run of the process is seen.
-    fn next_look(&self, due: Instant, now: Instant) -> Instant {
-        let half = due - self.least * self.growth / 2;
+    /// Time of the next check of a leader that is cut off at `due`. Checks in the second half of the limit are close together:
+    /// a pause of the process delays one of them.
+    fn next_check(&self, due: Instant, now: Instant) -> Instant {
+        let half = due - self.length() / 2;
         match now {
             now if due <= now => now + RETRY,
             now if now < half => half,
@@ -67,17 +72,19 @@ impl CutOffLimit {
         }
     }
 
-    /// A look that was planned took place so much later.
-    fn note_late(&mut self, late: Duration) {
-        if late >= LATE_MIN {
-            self.late = (self.late + late).min(self.least * GROWTH_MAX);
+    /// Counts the delay of a check as time in which the process did not run.
+    fn note_delay(&mut self, delay: Duration) {
+        if delay >= LATE_MIN {
+            self.late = (self.late + delay).min(self.normal);
         }
     }
 
-    /// A leader that counted as cut off was answered, and still leads.
-    fn note_false_alarm(&mut self, now: Instant) {
-        self.growth = (self.growth * 2).min(GROWTH_MAX);
-        self.alarmed = Some(now);
+    /// Ends an alarm that began at `begun`: a majority answers the same leader in the same term again. The alarm was false if the
+    /// process had not run for one limit, or if the answers came within one limit.
+    fn note_alarm_end(&mut self, begun: Instant, is_very_late: bool, now: Instant) {
+        if is_very_late || now <= begun + self.normal {
+            self.false_alarm = Some(now);
+        }
     }
 }
 
@@ -96,6 +103,8 @@ pub(crate) async fn watch(
     let origin = (TypeConfig::now(), Instant::now());
     // The leader epoch of this member, and since when it leads.
     let mut leads: Option<(u64, Instant)> = None;
+    // Since when it counts as cut off.
+    let mut alarm: Option<Instant> = None;
     loop {
         let now = Instant::now();
         let (term, is_alone) = {
@@ -110,11 +119,13 @@ pub(crate) async fn watch(
         };
         let answered = metrics.borrow_watched().last_quorum_acked;
         let answered = answered.map(|at| origin.1 + (at.into_inner() - origin.0));
+        let is_very_late = limit.is_very_late();
         let due = leads.map(|(_, since)| limit.due(since, answered, now));
         let cut_off = due.is_some_and(|due| due <= now);
-        if *is_cut_off.borrow() && !cut_off && leads.is_some() && leads == led {
-            limit.note_false_alarm(now);
+        if let Some(begun) = alarm.filter(|_| !cut_off && leads.is_some() && leads == led) {
+            limit.note_alarm_end(begun, is_very_late, now);
         }
+        alarm = cut_off.then(|| alarm.unwrap_or(now));
         #[cfg(test)]
         let cut_off =
             cut_off && !crate::faults::is_mutant(crate::faults::Mutant::CutOffLeaderLeads);
@@ -122,16 +133,16 @@ pub(crate) async fn watch(
             let is_new = *known != cut_off;
             if is_new && cut_off {
                 tracing::warn!(
-                    limit_ms = (limit.least * limit.growth).as_millis() as u64,
+                    limit_ms = limit.length().as_millis() as u64,
                     "no majority of the voters answers: this node gives up the role of active controller"
                 );
             }
             *known = cut_off;
             is_new
         });
-        let look = due.map(|due| limit.next_look(due, now));
+        let check = due.map(|due| limit.next_check(due, now));
         let waited = async {
-            match look {
+            match check {
                 Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
             }
@@ -139,8 +150,8 @@ pub(crate) async fn watch(
         tokio::select! {
             changed = server.changed() => if changed.is_err() { return },
             () = waited => {
-                let late = look.map(|look| Instant::now().saturating_duration_since(look));
-                limit.note_late(late.unwrap_or_default());
+                let delay = check.map(|check| Instant::now().saturating_duration_since(check));
+                limit.note_delay(delay.unwrap_or_default());
             }
         }
     }
@@ -150,7 +161,7 @@ pub(crate) async fn watch(
 mod tests {
     use super::*;
 
-    const LEAST: Duration = Duration::from_secs(1);
+    const NORMAL: Duration = Duration::from_secs(1);
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -164,41 +175,52 @@ mod tests {
     fn the_limit_runs_from_the_last_answer_of_a_majority_and_from_the_start_of_leading() {
         let start = start();
         let later = start + ms(700);
-        let due = |answered| CutOffLimit::new(LEAST).due(start, answered, later);
-        assert_eq!(due(None), start + LEAST);
-        assert_eq!(due(Some(later)), later + LEAST);
-        assert_eq!(due(Some(start - LEAST * 9)), start + LEAST, "an earlier term's");
+        let due = |answered| CutOffLimit::new(NORMAL).due(start, answered, later);
+        assert_eq!(due(None), start + NORMAL);
+        assert_eq!(due(Some(later)), later + NORMAL);
+        assert_eq!(due(Some(start - NORMAL * 9)), start + NORMAL, "an earlier term's");
     }
 
     #[test]
-    fn time_in_which_the_process_did_not_run_does_not_count() {
-        let (start, mut limit) = (start(), CutOffLimit::new(LEAST));
+    fn at_most_one_limit_in_which_the_process_did_not_run_does_not_count() {
+        let (start, mut limit) = (start(), CutOffLimit::new(NORMAL));
         let due = limit.due(start, None, start);
-        assert_eq!(limit.next_look(due, start), start + LEAST / 2);
-        limit.note_late(ms(9));
+        assert_eq!(limit.next_check(due, start), start + NORMAL / 2);
+        limit.note_delay(ms(9));
         assert_eq!(limit.due(start, None, start), due, "timers are never exact");
-        limit.note_late(ms(300));
-        limit.note_late(ms(100));
+        limit.note_delay(ms(300));
+        limit.note_delay(ms(100));
         let due = limit.due(start, None, start);
-        assert_eq!(due, start + LEAST + ms(400));
-        assert_eq!(limit.next_look(due, start + LEAST), start + LEAST + RETRY);
-        assert_eq!(limit.next_look(due, due - ms(1)), due);
-        limit.note_late(LEAST * 100);
-        assert_eq!(limit.due(start, None, start), start + LEAST * (1 + GROWTH_MAX));
+        assert_eq!(due, start + NORMAL + ms(400));
+        assert_eq!(limit.next_check(due, start + NORMAL), start + NORMAL + RETRY);
+        assert_eq!(limit.next_check(due, due - ms(1)), due);
+        assert!(!limit.is_very_late());
+        limit.note_delay(NORMAL * 100);
+        assert_eq!(limit.due(start, None, start), start + NORMAL * 2);
+        assert!(limit.is_very_late());
         let answered = start + ms(500);
-        assert_eq!(limit.due(start, Some(answered), answered), answered + LEAST, "heard again");
+        assert_eq!(limit.due(start, Some(answered), answered), answered + NORMAL);
+        assert!(!limit.is_very_late(), "a majority answered again");
     }
 
     #[test]
-    fn false_alarms_double_the_limit_up_to_a_bound_and_calm_minutes_halve_it() {
-        let (start, mut limit) = (start(), CutOffLimit::new(LEAST));
-        for growth in [2, 4, 4] {
-            limit.note_false_alarm(start);
-            assert_eq!(limit.due(start, None, start), start + LEAST * growth);
+    fn a_false_alarm_doubles_the_limit_for_a_minute() {
+        let (start, mut limit) = (start(), CutOffLimit::new(NORMAL));
+        for _ in 0..3 {
+            limit.note_alarm_end(start, false, start + NORMAL);
+            assert_eq!(limit.due(start, None, start), start + NORMAL * 2);
         }
-        assert_eq!(limit.due(start, None, start + CALM - ms(1)), start + LEAST * 4);
-        assert_eq!(limit.due(start, None, start + CALM), start + LEAST * 2);
-        assert_eq!(limit.due(start, None, start + CALM), start + LEAST * 2);
-        assert_eq!(limit.due(start, None, start + CALM * 2), start + LEAST);
+        let end = start + NORMAL + CALM;
+        assert_eq!(limit.due(start, None, end - ms(1)), start + NORMAL * 2);
+        assert_eq!(limit.due(start, None, end), start + NORMAL);
+    }
+
+    #[test]
+    fn an_alarm_that_lasts_is_false_only_if_the_process_did_not_run() {
+        let (start, mut limit) = (start(), CutOffLimit::new(NORMAL));
+        limit.note_alarm_end(start, false, start + NORMAL + ms(1));
+        assert_eq!(limit.due(start, None, start), start + NORMAL);
+        limit.note_alarm_end(start, true, start + NORMAL + ms(1));
+        assert_eq!(limit.due(start, None, start), start + NORMAL * 2);
     }
 }

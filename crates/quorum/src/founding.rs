@@ -8,7 +8,8 @@
 //! Nodes that are told nothing say why, in words: see [`Quorum::waits_for`](crate::Quorum::waits_for).
 
 use crate::network::{Introduced, Network, holds};
-use crate::raft::{TypeConfig, broker_id};
+use crate::patience::Patience;
+use crate::raft::{TypeConfig, broker_id, node_id};
 use crate::state_machine::StateMachine;
 use crate::store::log_store::LogStore;
 use futures_util::future::join_all;
@@ -17,14 +18,17 @@ use model::BrokerId;
 use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
+use openraft::type_config::TypeConfigExt;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-/// How long a voter may take to say which member it is: at first, and after rounds in which one did not answer in time.
+/// Time that a round waits for the introduction of another voter.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-const ANSWER_LONGEST: Duration = Duration::from_secs(2);
+/// The same for a voter that answered an earlier round, but late. An answer that takes longer counts as none.
+const LATE_ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The pause between two rounds of an empty voter: all start at about the same time.
 const PAUSE_OF_NEW: Duration = Duration::from_millis(20);
 /// How many rounds the voters behind the first one leave the beginning to that one. Voters that ask for votes at the same
@@ -165,15 +169,15 @@ impl Founding {
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.server_metrics();
         let mut rounds = 0;
-        let mut patience = ANSWER_MAX;
+        let patience = Arc::new(Patience::new(LATE_ANSWER_MAX));
         loop {
             let leader = metrics.borrow_watched().current_leader;
-            let pause = match self.is_led_by(leader, &mut patience).await {
+            let pause = match self.is_led_by(leader, &patience).await {
                 true => {
                     self.tell(None);
                     Duration::MAX
                 }
-                false => self.look(&mut rounds, &mut patience).await,
+                false => self.look(&mut rounds, &patience).await,
             };
             let rested = async {
                 match pause {
@@ -190,7 +194,7 @@ impl Founding {
 
     /// Whether this member leads, or the one does of which it knows: after a start that is the one that led last, whatever
     /// became of its folder, and it stays so while no majority would vote for another.
-    async fn is_led_by(&self, leader: Option<u64>, patience: &mut Duration) -> bool {
+    async fn is_led_by(&self, leader: Option<u64>, patience: &Arc<Patience>) -> bool {
         match leader {
             None => false,
             Some(leader) if leader == self.network.me => true,
@@ -203,7 +207,7 @@ impl Founding {
     }
 
     /// One round; returns the pause behind it. `rounds` counts those in which a new cluster could have begun.
-    async fn look(&self, rounds: &mut u32, patience: &mut Duration) -> Duration {
+    async fn look(&self, rounds: &mut u32, patience: &Arc<Patience>) -> Duration {
         let me = self.network.me;
         if holds(&self.store) == Holds::Nothing {
             if self.voters.is_empty() {
@@ -236,19 +240,25 @@ impl Founding {
         PAUSE
     }
 
-    /// Requests which members the other brokers are. `patience` is how long they may take; it grows if one takes longer.
-    async fn ask(&self, brokers: &[BrokerId], patience: &mut Duration) -> Answers {
-        let (own, allowed, begun) = (broker_id(self.network.me), *patience, Instant::now());
-        let asked = brokers
-            .iter()
-            .filter(|broker| **broker != own)
-            .map(|broker| async { (*broker, self.network.introduction(*broker, allowed).await) });
-        let answers = join_all(asked).await.into_iter().collect();
-        *patience = match begun.elapsed() >= allowed {
-            true => (allowed * 2).min(ANSWER_LONGEST),
-            false => (begun.elapsed() * 2).clamp(ANSWER_MAX, ANSWER_LONGEST),
-        };
-        answers
+    /// Requests which members the other brokers are. A request outlives the round, so that a late answer shows how long the
+    /// next round has to wait for that broker. A broker that never answers gets no more than [`ANSWER_MAX`].
+    async fn ask(&self, brokers: &[BrokerId], patience: &Arc<Patience>) -> Answers {
+        let own = broker_id(self.network.me);
+        let others = brokers.iter().copied().filter(|broker| *broker != own);
+        let asked = others.map(|broker| {
+            let allowed = patience.for_member(node_id(broker, 0), ANSWER_MAX, LATE_ANSWER_MAX);
+            let request = introduce(self.network.clone(), broker, Arc::clone(patience));
+            let request = TypeConfig::spawn(request);
+            async move {
+                let answer = match timeout(allowed, request).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err("no answer in time".to_owned()),
+                };
+                (broker, answer)
+            }
+        });
+        join_all(asked).await.into_iter().collect()
     }
 
     async fn found(&self, members: BTreeSet<u64>) {
@@ -273,10 +283,24 @@ impl Founding {
     }
 }
 
+/// Requests which member a broker is, and records how long its answer took.
+async fn introduce(
+    network: Network,
+    broker: BrokerId,
+    patience: Arc<Patience>,
+) -> Result<Introduced, String> {
+    let begun = Instant::now();
+    let answer = network.introduction(broker, LATE_ANSWER_MAX).await;
+    match &answer {
+        Ok(_) => patience.note_answer(node_id(broker, 0), begun.elapsed()),
+        Err(_) => patience.forget(node_id(broker, 0)),
+    }
+    answer
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raft::node_id;
 
     fn member(broker: i32, lot: u32, holds: Holds) -> (BrokerId, Result<Introduced, String>) {
         let broker = BrokerId(broker);

@@ -10,7 +10,7 @@ use crate::clock::Heard;
 use crate::faults::{Mutant, is_mutant};
 use crate::generation::Generation;
 use crate::older_copy::{Acknowledgements, OwnFolder};
-use crate::patience::Patience;
+use crate::patience::{HEARTBEAT_MAX, Patience};
 use crate::published::Published;
 use crate::raft::{LogId, Snapshot, TypeConfig, Vote, broker_id, node_id};
 use crate::state_machine::StateMachine;
@@ -130,10 +130,15 @@ fn confused<T>() -> Result<T, Failure> {
 }
 
 impl Peer {
-    /// As [`Peer::ask`], with at least the patience `least`, and more for a member that answers slowly.
-    async fn ask_patiently(&self, request: &Request, least: Duration) -> Result<Reply, Failure> {
+    /// As [`Peer::ask`], with at least the patience `least`, and up to `most` for a member that answers slowly.
+    async fn ask_patiently(
+        &self,
+        request: &Request,
+        least: Duration,
+        most: Duration,
+    ) -> Result<Reply, Failure> {
         let (patience, begun) = (&self.network.patience, Instant::now());
-        let allowed = patience.of(self.to, least);
+        let allowed = patience.for_member(self.to, least, most);
         #[cfg(test)]
         let allowed = if is_mutant(Mutant::ConstantPatience) { least } else { allowed };
         let answer = self.ask(request, allowed).await;
@@ -273,15 +278,16 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
-        let patience = match rpc.entries.is_empty() {
-            true => option.hard_ttl(),
+        let (least, most) = match rpc.entries.is_empty() {
+            true => (option.hard_ttl(), HEARTBEAT_MAX),
             // The member syncs them before it answers; asking again would not make it quicker.
-            false => option.hard_ttl().max(self.network.append_patience),
+            false => (option.hard_ttl().max(self.network.append_patience), Duration::MAX),
         };
         let (vote, before) = (rpc.vote, rpc.prev_log_id);
         let newest = rpc.entries.last().map(|entry| entry.log_id).or(before);
         let acknowledged = self.network.acknowledgements.last(self.to, vote);
-        let Reply::Append(reply) = self.ask_patiently(&plain_append(&rpc), patience).await? else {
+        let request = plain_append(&rpc);
+        let Reply::Append(reply) = self.ask_patiently(&request, least, most).await? else {
             return confused();
         };
         let reply = raft_appended(reply);
@@ -307,7 +313,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask_patiently(&Request::Vote(plain_election(&rpc)), option.hard_ttl()).await? {
+        let request = Request::Vote(plain_election(&rpc));
+        match self.ask_patiently(&request, option.hard_ttl(), Duration::MAX).await? {
             Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
@@ -318,8 +325,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
-        match self.ask_patiently(&Request::PreVote(plain_election(&rpc)), option.hard_ttl()).await?
-        {
+        let request = Request::PreVote(plain_election(&rpc));
+        match self.ask_patiently(&request, option.hard_ttl(), Duration::MAX).await? {
             Reply::Vote(reply) => Ok(raft_voted(reply)),
             _ => confused(),
         }
@@ -348,7 +355,10 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
-        match self.ask_patiently(&plain_transfer(&request), option.hard_ttl()).await? {
+        match self
+            .ask_patiently(&plain_transfer(&request), option.hard_ttl(), Duration::MAX)
+            .await?
+        {
             Reply::TransferLeader(reply) => Ok(raft_transferred(reply)),
             _ => confused(),
         }

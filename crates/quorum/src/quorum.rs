@@ -346,7 +346,8 @@ impl Quorum {
             .map(broker_id)
     }
 
-    /// Whether this node was elected leader, and no majority of the voters has answered it for two election time-outs.
+    /// Whether this node was elected leader, and no majority of the voters has answered it for two election time-outs, or up to
+    /// three times as long on a machine that is too busy (decision 0094).
     pub fn is_cut_off(&self) -> bool {
         *self.inner.is_cut_off.borrow()
     }
@@ -361,6 +362,17 @@ impl Quorum {
     /// Whether this node leads: it is the active controller.
     pub fn is_leader(&self) -> bool {
         self.leader() == Some(broker_id(self.inner.network.me))
+    }
+
+    /// Time since a majority of the voters last answered this node as their leader; `None` if no majority has. A single voter is
+    /// its own majority.
+    pub fn majority_answered_ago(&self) -> Option<Duration> {
+        let receiver = self.inner.raft.metrics();
+        let metrics = receiver.borrow_watched();
+        if metrics.membership_config.voter_ids().eq([self.inner.network.me]) {
+            return Some(Duration::ZERO);
+        }
+        metrics.last_quorum_acked.map(|at| TypeConfig::now() - at.into_inner())
     }
 
     /// Time since this node last received a message of the leader; `None` if none came since its start.
