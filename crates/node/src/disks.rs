@@ -42,6 +42,12 @@ pub fn hangs(report: &ProbeReport) -> bool {
     report.oldest_operation >= SICK_FROM
 }
 
+/// Age of the oldest unfinished operation for a request for relief, in whole milliseconds; zero for an operation that does not
+/// hang. A directory that lacks room needs no proof that other disks hang less.
+pub fn reported_hang_ms(oldest: Duration) -> u64 {
+    if oldest < SICK_FROM { 0 } else { oldest.as_millis() as u64 }
+}
+
 /// Whether a disk of a broker may hang soon: others must prove by then that they are not the same device.
 pub fn may_hang(report: &ProbeReport) -> bool {
     report.oldest_operation >= SUSPECT_FROM
@@ -194,6 +200,13 @@ mod tests {
             assert_eq!(of(1_999, has_others), Deferred);
         }
         assert_eq!((of(2_000, true), of(60_000, false)), (Refused, Deferred));
+    }
+
+    #[test]
+    fn an_operation_that_does_not_hang_is_not_reported_with_a_full_directory() {
+        assert_eq!(reported_hang_ms(Duration::from_millis(3)), 0);
+        assert_eq!(reported_hang_ms(SICK_FROM - Duration::from_micros(1)), 0);
+        assert_eq!(reported_hang_ms(HUNG), 500);
     }
 
     /// Conditions of a directory that hangs at 10 s and at 400 s.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use metadata::ClusterImage;
 use metadata::decide::RelieveReplicas;
 use metadata::image::TopicImage;
-use model::{BrokerId, Moment, PartitionIndex, TopicId};
+use model::{BrokerEpoch, BrokerId, Moment, PartitionIndex, TopicId};
 
 use crate::disks::{DiskMoves, hangs, is_healthy, may_hang};
 use crate::mutants::{Mutant, is_planted};
@@ -25,6 +25,8 @@ pub struct ProbeBook {
     suspicion: Suspicion,
     /// Report of each broker to the newest probe that was answered, and the time at which that probe was sent.
     reports: BTreeMap<BrokerId, (Moment, ProbeReport)>,
+    /// Broker epoch at the poll that first found the report of a broker, and the time of that report.
+    registrations: BTreeMap<BrokerId, (Moment, BrokerEpoch)>,
     moves: DiskMoves,
 }
 
@@ -38,7 +40,8 @@ impl ProbeBook {
     ) -> ProbeBook {
         let suspicion = Suspicion::begin(times, former, now);
         let (reports, moves) = (BTreeMap::new(), DiskMoves::default());
-        ProbeBook { me, times, suspicion, reports, moves }
+        let registrations = BTreeMap::new();
+        ProbeBook { me, times, suspicion, reports, registrations, moves }
     }
 
     /// Takes the answer to a probe that was sent at `sent_at`. Returns the length of the suspicion that the answer ends.
@@ -63,6 +66,13 @@ impl ProbeBook {
 
     /// Decides which brokers to redial and which to suspect. Called once every `times.every`.
     pub fn poll(&mut self, now: Moment, image: &ClusterImage) -> SuspicionDue {
+        for (id, (sent_at, _)) in &self.reports {
+            let Some(broker) = image.broker(*id) else { continue };
+            let known = self.registrations.get(id);
+            if known.is_none_or(|(noted, _)| noted < sent_at) {
+                self.registrations.insert(*id, (*sent_at, broker.epoch));
+            }
+        }
         self.suspicion.poll(now, image, self.me)
     }
 
@@ -156,14 +166,27 @@ impl ProbeBook {
         moved.map(|(topic, at)| self.moves.moved(now, topic, at)).count()
     }
 
+    /// Whether a broker declines leaderships by its last report. A slow answer ends no probation: an old report counts as long as
+    /// the broker is registered as it was then.
+    fn declines(&self, now: Moment, image: &ClusterImage, broker: BrokerId) -> bool {
+        let epoch = image.broker(broker).map(|broker| broker.epoch);
+        let is_registered = || {
+            let noted = self.registrations.get(&broker).map(|(_, noted)| *noted);
+            noted.is_some() && noted == epoch
+        };
+        self.reports.get(&broker).is_some_and(|(at, report)| {
+            let is_fresh = now.since(*at) <= self.times.fresh;
+            report.declines_leaderships && (is_fresh || is_registered())
+        })
+    }
+
     /// Partitions whose preferred leaders take leaderships back; `None`: all.
     pub fn preferred_by_health(
         &self,
         now: Moment,
         image: &ClusterImage,
     ) -> Option<Vec<(String, PartitionIndex)>> {
-        let declines =
-            |id: BrokerId| self.fresh_report(now, id).is_some_and(|it| it.declines_leaderships);
+        let declines = |id: BrokerId| self.declines(now, image, id);
         if !self.reports.keys().any(|id| declines(*id)) {
             return None;
         }
@@ -180,4 +203,82 @@ impl ProbeBook {
 fn leads(image: &ClusterImage, broker: BrokerId, topic: TopicId, at: PartitionIndex) -> bool {
     let state = image.topic_by_id(topic).and_then(|topic| topic.partition(at));
     state.is_some_and(|state| state.leader == broker)
+}
+
+#[cfg(test)]
+mod tests {
+    use metadata::record::{BrokerRecord, MetadataRecord, PartitionRecord};
+    use model::{LeaderEpoch, Timestamp, Uuid};
+
+    use super::*;
+
+    const ME: BrokerId = BrokerId(1);
+    const TWO: BrokerId = BrokerId(2);
+
+    fn at(ms: u64) -> Moment {
+        Moment::START.plus(Duration::from_millis(ms))
+    }
+
+    fn register(image: &mut ClusterImage, broker: BrokerId, epoch: i64) {
+        let record = BrokerRecord {
+            broker,
+            incarnation: Uuid::from_random([epoch as u8; 16]),
+            epoch: BrokerEpoch(epoch),
+            endpoints: Vec::new(),
+            rack: None,
+            log_dirs: Vec::new(),
+            fenced: false,
+            software: None,
+        };
+        image.replay(&MetadataRecord::BrokerRegistered(record)).unwrap();
+    }
+
+    /// Two brokers, and a partition of the second one that the first one leads.
+    fn image() -> ClusterImage {
+        let mut image = ClusterImage::default();
+        register(&mut image, ME, 1);
+        register(&mut image, TWO, 2);
+        let state = PartitionRecord {
+            partition: PartitionIndex(0),
+            replicas: vec![TWO, ME],
+            isr: vec![ME, TWO],
+            elr: Vec::new(),
+            restarted: Vec::new(),
+            leader: ME,
+            last_known_leader: BrokerId::NONE,
+            leader_epoch: LeaderEpoch(4),
+            partition_epoch: 9,
+            recovering: false,
+            durable: false,
+        };
+        let created = MetadataRecord::TopicCreated2 {
+            topic_id: Uuid::from_random([1; 16]),
+            name: "t".into(),
+            created: Timestamp(0),
+            partitions: vec![state],
+        };
+        image.replay(&created).unwrap();
+        image
+    }
+
+    #[test]
+    fn a_broker_on_probation_that_answers_late_takes_no_leadership_back() {
+        let times = ProbeTimes::with_after(Duration::from_millis(1_500));
+        let mut book = ProbeBook::begin(ME, times, None, at(0));
+        let mut image = image();
+        let report = ProbeReport { declines_leaderships: true, ..ProbeReport::default() };
+        book.answered(at(0), at(0), TWO, report);
+        book.poll(at(0), &image);
+        for ms in [100, 600, 60_000] {
+            let back = book.preferred_by_health(at(ms), &image);
+            assert_eq!(back, Some(Vec::new()), "after {ms} ms");
+        }
+        register(&mut image, TWO, 3);
+        assert_eq!(book.preferred_by_health(at(60_100), &image), None, "another process");
+        book.answered(at(60_200), at(60_200), TWO, report);
+        book.poll(at(60_200), &image);
+        assert_eq!(book.preferred_by_health(at(70_000), &image), Some(Vec::new()));
+        book.answered(at(70_100), at(70_100), TWO, ProbeReport::default());
+        assert_eq!(book.preferred_by_health(at(70_100), &image), None, "the end of the probation");
+    }
 }

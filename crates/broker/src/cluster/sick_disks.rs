@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, RelieveReplicas};
+use metadata::decide::{BrokerRef, RelieveReplicas, SWEEP_PARTITIONS_MAX};
 use metadata::{Request, Response};
 use model::Moment;
-use node::disks::{DirectoryCondition, DirectoryHealth, replicas_to_relieve};
+use node::disks::{DirectoryCondition, DirectoryHealth, replicas_to_relieve, reported_hang_ms};
 use node::pauses::PauseClock;
 use node::probes::ProbeReport;
 use parking_lot::Mutex;
@@ -45,6 +45,8 @@ pub struct SickDisks {
     disk: TimedDisk,
     courses: Mutex<Vec<DirectoryCourse>>,
     observed_at: Mutex<Option<Moment>>,
+    /// Whether the last answered request had as many replicas as one request may have: the next one follows at once.
+    has_more: AtomicBool,
     /// Time zero of `pauses`.
     started: Instant,
     /// Pauses of the process, ticked by the control thread with each observation.
@@ -70,6 +72,7 @@ impl SickDisks {
             disk: disk.clone(),
             courses: Mutex::new(courses),
             observed_at: Mutex::default(),
+            has_more: AtomicBool::new(false),
             started: Instant::now(),
             pauses: Mutex::default(),
         }
@@ -198,7 +201,10 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
         ticks.tick().await;
         disks.pauses.lock().tick(disks.elapsed());
         let sick = disks.observe(server.clock.moment());
-        if sick.is_empty() || Instant::now() < next || server.is_stopping() {
+        if sick.is_empty() || server.is_stopping() {
+            continue;
+        }
+        if !disks.has_more.swap(false, Ordering::Relaxed) && Instant::now() < next {
             continue;
         }
         let there = server.logs.partitions_in(&sick);
@@ -206,7 +212,7 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
         if !partitions.is_empty() {
             next = Instant::now() + REQUESTED_EVERY;
             let hung = sick.iter().map(|at| disks.oldest_operation(*at)).max();
-            let hung_ms = hung.unwrap_or_default().as_millis() as u64;
+            let hung_ms = reported_hang_ms(hung.unwrap_or_default());
             let (partitions, healthy) = (Some(partitions), Vec::new());
             let relief = RelieveReplicas { broker: who, partitions, healthy, hung_ms };
             tokio::spawn(relieve(Arc::clone(&server), relief, sick));
@@ -215,10 +221,14 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
 }
 
 async fn relieve(server: Arc<Server>, relief: RelieveReplicas, sick: Vec<usize>) {
+    let requested = relief.partitions.as_ref().map_or(0, Vec::len);
     let request = Request::RelieveReplicas(relief);
     match server.controller.decide_within(request, PATIENCE).await {
         Ok((_, Response::EmptyReplicas(Ok(changed)))) if !changed.is_empty() => {
             server.sick_disks.relieved(server.clock.moment(), &sick);
+            if requested >= SWEEP_PARTITIONS_MAX {
+                server.sick_disks.has_more.store(true, Ordering::Relaxed);
+            }
             warn!(
                 partitions = changed.len(),
                 "other brokers replace replicas in sick log directories"

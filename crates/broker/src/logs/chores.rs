@@ -1,7 +1,8 @@
 //! What is done to logs besides appending and reading: retention, checkpoints, flushing by age,
-//! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). Two threads, which sleep
+//! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). Threads that sleep
 //! until the next chore is due: retention has its own, because it waits for two syncs of a directory for each partition, and what is
-//! due each second must not wait behind a hundred thousand of those.
+//! due each second must not wait behind a hundred thousand of those. The journal of each log directory has its own too: a sync that
+//! hangs holds up neither the other directories nor the other chores.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use configuration::BrokerConfig;
 use model::Durability;
 use model::Offset;
+use node::disks::SICK_FROM;
 use parking_lot::{Condvar, Mutex};
 use partition::{HeldSums, Partition, PartitionError};
 use storage::disk::reserve;
@@ -32,6 +34,9 @@ const PRODUCERS_LOOK: Duration = Duration::from_secs(5);
 const IDLE_LOOK: Duration = Duration::from_secs(30);
 /// How often logs are looked for that keep zeros ahead of their end and are not synced any more.
 const UNUSED_ZEROS_LOOK: Duration = Duration::from_secs(5);
+
+/// How often the journal of a log directory is synced.
+const JOURNAL_SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// The threads, and how to end them.
 pub struct Chores {
@@ -78,13 +83,24 @@ impl Chores {
         for (name, timetable) in [("chores", timetable(&config)), ("retention", retention(&config))]
         {
             let (stop, server) = (Arc::clone(&chores.stop), Arc::downgrade(server));
-            let thread = std::thread::Builder::new()
-                .name(name.to_owned())
-                .stack_size(512 * 1024)
-                .spawn(move || vital::thread(name, || run(&stop, &server, timetable)))?;
-            chores.threads.push(thread);
+            chores.spawn(name.to_owned(), move || {
+                vital::thread(name, || run(&stop, &server, timetable));
+            })?;
+        }
+        let mark_every = Duration::from_millis(config.membership.mark_interval_ms);
+        for at in 0..server.logs.directories().count() {
+            let (stop, server) = (Arc::clone(&chores.stop), Arc::downgrade(server));
+            chores.spawn(format!("journal-{at}"), move || {
+                vital::thread("journal", || keep_journal(&stop, &server, at, mark_every));
+            })?;
         }
         Ok(chores)
+    }
+
+    fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new().name(name).stack_size(512 * 1024).spawn(work)?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// Ends the threads; a chore under way is finished first, or comes to a good end.
@@ -120,11 +136,6 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(Duration::from_secs(1), |server, _| server.logs.look_at_directories()),
         soon(Duration::from_secs(1), look_for_room),
         soon(Duration::from_secs(1), |server, _| crate::health::forget_copies(server)),
-        soon(Duration::from_secs(1), |server, _| {
-            server.note_metadata();
-            server.logs.sync_journals();
-        }),
-        soon(ms(config.membership.mark_interval_ms), |server, _| server.logs.raise_marks()),
         soon(log_ends::LOOK_EVERY, |server, _| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
@@ -152,11 +163,45 @@ fn run(stop: &Stop, server: &Weak<Server>, mut timetable: Vec<Due>) {
     }
 }
 
+/// Keeps the journal and the mark of one log directory until the broker stops.
+fn keep_journal(stop: &Stop, server: &Weak<Server>, at: usize, mark_every: Duration) {
+    let mut sync_at = Instant::now() + JOURNAL_SYNC_EVERY;
+    let mut mark_at = Instant::now() + mark_every;
+    loop {
+        if !stop.wait_until(sync_at.min(mark_at)) {
+            return;
+        }
+        let Some(server) = server.upgrade() else { return };
+        if sync_at <= Instant::now() {
+            server.note_metadata_in(at);
+            server.logs.sync_journal(at);
+            sync_at = Instant::now() + JOURNAL_SYNC_EVERY;
+        }
+        if mark_at <= Instant::now() {
+            server.logs.raise_mark(at);
+            mark_at = Instant::now() + mark_every;
+        }
+    }
+}
+
+/// Numbers of the log directories in which a write hangs: the write may hold the lock of its partition.
+fn hung_directories(server: &Server) -> Vec<usize> {
+    let all = 0..server.logs.directories().count();
+    all.filter(|at| server.sick_disks.oldest_write(*at) >= SICK_FROM).collect()
+}
+
+/// Acts upon each partition, except those in directories in which a write hangs: their turn is the next time.
 pub(super) fn each(
     server: &Server,
     mut act: impl FnMut(&Arc<Partition>) -> Result<(), PartitionError>,
 ) {
+    let hung = hung_directories(server);
     for partition in server.topics.snapshot().partitions() {
+        let is_hung =
+            || server.logs.directory_number(partition).is_some_and(|at| hung.contains(&at));
+        if !hung.is_empty() && is_hung() {
+            continue;
+        }
         report(server, partition, act(partition));
     }
 }
@@ -275,7 +320,6 @@ fn expire_producers(server: &Arc<Server>, _: &Stop) {
     let now = server.expiry_now();
     let expiration_ms = server.config().producers.expiration_ms;
     each(server, |partition| {
-        partition.expire_refused(server.now());
         partition.maintain(|log, _| {
             log.expire_producers(now, expiration_ms);
             Ok(())
@@ -283,13 +327,17 @@ fn expire_producers(server: &Arc<Server>, _: &Stop) {
     });
 }
 
-/// Has partitions forget the producers that appended longest ago, each in proportion to what it knows,
-/// when all of them together know too many.
+/// Has partitions forget refused sequences that are old; and the producers that appended longest ago, each in proportion to
+/// what it knows, when all of them together know too many.
 fn bound_producers(server: &Arc<Server>, _: &Stop) {
+    let topics = server.topics.snapshot();
+    if held(server, HeldSums::refused_bytes) > 0 {
+        // Takes no lock where nothing was refused, and no lock of a partition.
+        topics.partitions().for_each(|partition| partition.expire_refused(server.now()));
+    }
     if held(server, HeldSums::producer_bytes) <= PRODUCER_BYTES_MAX as u64 {
         return;
     }
-    let topics = server.topics.snapshot();
     let known: Vec<(usize, &Arc<Partition>)> = topics
         .partitions()
         .map(|partition| (partition.with_log(|log| log.producer_bytes()), partition))

@@ -17,7 +17,7 @@ use super::{Logs, key_of};
 
 impl Logs {
     /// To be called before a partition obeys `durability=page-cache`, and after it obeys `fsync`. What cannot be entered at once is
-    /// entered later ([`Logs::sync_journals`]).
+    /// entered later ([`Logs::sync_journal`]).
     pub fn note_durability(&self, partition: &Arc<Partition>, durability: Durability) {
         let change = (Arc::downgrade(partition), durability);
         let mut becoming = self.becoming.lock();
@@ -27,9 +27,13 @@ impl Logs {
         self.enter_each_durability(vec![change], true);
     }
 
-    /// Enters the changes that hold by now: that a partition is synced only once everything of it is that counts.
-    pub(super) fn enter_durabilities(&self) {
-        let waiting = self.becoming.lock().clone();
+    /// Enters the changes in one directory that hold by now: that a partition is synced only once everything of it is that counts.
+    pub(super) fn enter_durabilities(&self, directory: usize) {
+        let mut waiting = self.becoming.lock().clone();
+        waiting.retain(|(weak, _)| {
+            let partition = weak.upgrade();
+            partition.is_none_or(|it| self.directory_number(&it).unwrap_or(0) == directory)
+        });
         self.enter_each_durability(waiting, false);
     }
 

@@ -4,7 +4,7 @@
 //! - Before DeleteRecords' answer, and before retention moves a file: [`Logs::commit_starts`] with the
 //!   new log starts, all at once: one sync a directory.
 //! - Around compaction's swap: [`Logs::swap`].
-//! - Now and then: [`Logs::checkpoint`]; once a second: [`Logs::sync_journals`].
+//! - Now and then: [`Logs::checkpoint`]; once a second: [`Logs::sync_journal`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -92,12 +92,17 @@ impl Logs {
         failed
     }
 
-    /// Makes log starts durable that a journal had no room for.
-    fn commit_owed_starts(&self) {
+    /// Makes log starts durable that the journal of this directory had no room for.
+    fn commit_owed_starts(&self, directory: usize) {
         let owed = std::mem::take(&mut *self.owed_starts.lock());
         let owed = owed.iter().filter_map(Weak::upgrade);
-        let starts: Vec<_> =
-            owed.filter_map(|it| it.unsynced_log_start().map(|start| (it, start))).collect();
+        let is_here = |it: &Arc<Partition>| self.directory_number(it).unwrap_or(0) == directory;
+        let (here, elsewhere): (Vec<_>, Vec<_>) = owed.partition(is_here);
+        self.owed_starts.lock().extend(elsewhere.iter().map(Arc::downgrade));
+        let starts: Vec<_> = here
+            .into_iter()
+            .filter_map(|it| it.unsynced_log_start().map(|start| (it, start)))
+            .collect();
         if !starts.is_empty() {
             self.commit_starts(&starts);
         }
@@ -221,38 +226,44 @@ impl Logs {
         by_directory
     }
 
-    /// Makes the journals' newest entries durable, and keeps the journals short.
+    /// As [`Logs::sync_journal`], for all directories.
+    #[cfg(test)]
     pub fn sync_journals(&self) {
-        self.enter_durabilities();
-        self.enter_refusals();
-        self.commit_owed_starts();
-        self.enter_committed();
-        for (at, directory) in self.directories.iter().enumerate() {
-            let Ok(journal) = directory.journal() else { continue };
-            if let Err(cause) = journal.maintain() {
-                self.journal_failed(at, &cause);
-            }
+        (0..self.directories.len()).for_each(|at| self.sync_journal(at));
+    }
+
+    /// Makes the newest entries of the journal of one directory durable, and keeps the journal short. Waits for this directory
+    /// and for no other one.
+    pub fn sync_journal(&self, at: usize) {
+        self.enter_durabilities(at);
+        self.enter_refusals_in(at);
+        self.commit_owed_starts(at);
+        self.enter_committed(at);
+        let Ok(journal) = self.directories[at].journal() else { return };
+        if let Err(cause) = journal.maintain() {
+            self.journal_failed(at, &cause);
         }
     }
 
     /// Enters the highest committed offsets that replicas have known: no follower truncates below its own, also after a restart.
-    fn enter_committed(&self) {
-        let mut news: BTreeMap<usize, Vec<(Arc<Partition>, Offset)>> = BTreeMap::new();
-        for (home, partition) in self.members() {
-            if let Some(offset) = partition.unstored_committed() {
-                news.entry(home).or_default().push((partition, offset));
-            }
+    fn enter_committed(&self, at: usize) {
+        let of = |partition: Arc<Partition>| {
+            let offset = partition.unstored_committed()?;
+            Some((partition, offset))
+        };
+        let here: Vec<(Arc<Partition>, Offset)> =
+            self.open_partitions_at(at).into_iter().filter_map(of).collect();
+        if here.is_empty() {
+            return;
         }
-        for (at, here) in news {
-            let Ok(journal) = self.directories[at].journal() else { continue };
-            let current = || here.iter().filter(|(partition, _)| is_here(partition));
-            let entered = journal.append_with(|state| {
-                current().filter_map(|(it, offset)| committed(state, it, *offset)).collect()
-            });
-            match entered {
-                Ok(()) => here.iter().for_each(|(it, offset)| it.note_stored_committed(*offset)),
-                Err(cause) => self.journal_failed(at, &cause),
-            }
+        let Ok(journal) = self.directories[at].journal() else { return };
+        let current = || here.iter().filter(|(partition, _)| is_here(partition));
+        let entered = journal.append_with(|state| {
+            current().filter_map(|(it, offset)| committed(state, it, *offset)).collect()
+        });
+        match entered {
+            Ok(()) => here.iter().for_each(|(it, offset)| it.note_stored_committed(*offset)),
+            Err(cause) => self.journal_failed(at, &cause),
         }
     }
 

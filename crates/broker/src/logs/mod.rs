@@ -321,15 +321,20 @@ impl Logs {
         ids.iter().map(mark).collect()
     }
 
-    /// Raises the mark of each directory that was written to.
+    /// As [`Logs::raise_mark`], for all directories.
+    #[cfg(test)]
     pub fn raise_marks(&self) {
-        for (at, directory) in self.directories.iter().enumerate() {
-            if directory.is_offline() {
-                continue;
-            }
-            if let Err(cause) = directory.raise_mark() {
-                self.journal_failed(at, &cause);
-            }
+        (0..self.directories.len()).for_each(|at| self.raise_mark(at));
+    }
+
+    /// Raises the mark of one directory, if the directory was written to.
+    pub fn raise_mark(&self, at: usize) {
+        let directory = &self.directories[at];
+        if directory.is_offline() {
+            return;
+        }
+        if let Err(cause) = directory.raise_mark() {
+            self.journal_failed(at, &cause);
         }
     }
 
@@ -402,26 +407,32 @@ impl Logs {
     /// Notes the state of the metadata folder in each directory whose journal has the level, if it is news there; the next sync
     /// of the journal makes the note durable. A directory that fails goes offline by its next write.
     pub fn note_metadata(&self, note: MetadataNote) {
+        (0..self.directories.len()).for_each(|at| self.note_metadata_in(at, note));
+    }
+
+    /// As [`Logs::note_metadata`], in one directory.
+    pub fn note_metadata_in(&self, at: usize, note: MetadataNote) {
         let is_news = |known: Option<MetadataNote>| match known {
             Some(known) if known.member == note.member => {
                 note.index > known.index || note.term > known.term
             }
             _ => true,
         };
-        for directory in self.directories.iter().filter(|directory| !directory.is_offline()) {
-            let entry = Entry::MetadataNoted(note);
-            let Ok(journal) = directory.journal() else { continue };
-            if journal.level() < entry.level() {
-                continue;
-            }
-            let noted = journal.append_with(|state| match is_news(state.metadata) {
-                true => vec![entry],
-                false => Vec::new(),
-            });
-            if let Err(cause) = noted {
-                let directory = directory.path().display();
-                warn!(%directory, %cause, "cannot note the state of the metadata folder");
-            }
+        let (directory, entry) = (&self.directories[at], Entry::MetadataNoted(note));
+        if directory.is_offline() {
+            return;
+        }
+        let Ok(journal) = directory.journal() else { return };
+        if journal.level() < entry.level() {
+            return;
+        }
+        let noted = journal.append_with(|state| match is_news(state.metadata) {
+            true => vec![entry],
+            false => Vec::new(),
+        });
+        if let Err(cause) = noted {
+            let directory = directory.path().display();
+            warn!(%directory, %cause, "cannot note the state of the metadata folder");
         }
     }
 
@@ -648,6 +659,13 @@ impl Logs {
         let alive =
             homes.values().filter_map(|home| Some((home.directory, home.partition.upgrade()?)));
         alive.collect()
+    }
+
+    /// Open partitions in one directory.
+    fn open_partitions_at(&self, directory: usize) -> Vec<Arc<Partition>> {
+        let homes = self.homes.lock();
+        let here = homes.values().filter(|home| home.directory == directory);
+        here.filter_map(|home| home.partition.upgrade()).collect()
     }
 }
 

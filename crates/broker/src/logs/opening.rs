@@ -216,7 +216,7 @@ impl Logs {
         self.enter_refusals();
     }
 
-    /// As [`Logs::refuse`], and never waits for a disk: the refusal is entered within a second ([`Logs::sync_journals`]). For what a start
+    /// As [`Logs::refuse`], and never waits for a disk: the refusal is entered within a second ([`Logs::sync_journal`]). For what a start
     /// in between finds out again.
     pub fn refuse_soon(&self, partition: &Partition, cause: &StorageError) {
         let name = partition.topic_partition();
@@ -232,8 +232,14 @@ impl Logs {
     }
 
     /// Enters refusals that no journal has yet. What finds no room is tried again.
-    pub(super) fn enter_refusals(&self) {
-        let unentered = self.unentered.lock().clone();
+    fn enter_refusals(&self) {
+        (0..self.directories.len()).for_each(|at| self.enter_refusals_in(at));
+    }
+
+    /// As [`Logs::enter_refusals`], of the partitions in one directory.
+    pub(super) fn enter_refusals_in(&self, directory: usize) {
+        let mut unentered = self.unentered.lock().clone();
+        unentered.retain(|(at, ..)| *at == directory);
         for (at, key, refused) in unentered {
             let directory = &self.directories[at];
             let is_it = |unentered: &(usize, Key, Refused)| (unentered.0, unentered.1) == (at, key);

@@ -98,3 +98,15 @@ fn a_directory_that_was_put_back_from_a_copy_gets_a_mark_above_the_recorded_one(
     let disk = copy.after_crash(2);
     assert_eq!(copied(&start(&disk, &["data"]).unwrap()), Some((0, 1)), "of the copy before");
 }
+
+#[test]
+fn a_mark_rises_in_its_directory_alone() {
+    let disk = SimDisk::new();
+    let logs = start(&disk, &["a", "b"]).unwrap();
+    settle(&logs, None).unwrap();
+    logs.raise_levels(&image(id(&logs), 0));
+    logs.directories().for_each(Directory::note_write);
+    logs.raise_mark(1);
+    let marks: Vec<u64> = logs.marks().into_iter().map(|(_, mark)| mark).collect();
+    assert_eq!(marks, [0, 1]);
+}

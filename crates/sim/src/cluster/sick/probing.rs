@@ -3,7 +3,7 @@
 use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::{BrokerId, Moment, Timestamp};
-use node::disks::{DirectoryCondition, replicas_to_relieve};
+use node::disks::{DirectoryCondition, replicas_to_relieve, reported_hang_ms};
 use node::pauses::RecentPauses;
 use node::probe_book::ProbeBook;
 use node::probes::{ProbeReport, ProbeRequest};
@@ -197,7 +197,7 @@ impl Cluster {
             broker: BrokerRef { broker: id_of(member), epoch },
             partitions: Some(partitions),
             healthy: Vec::new(),
-            hung_ms: report.oldest_operation.as_millis() as u64,
+            hung_ms: reported_hang_ms(report.oldest_operation),
         };
         self.ask_controller(process, Ask::Relieve(relief));
     }
