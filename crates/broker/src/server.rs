@@ -214,6 +214,13 @@ impl Server {
         }
     }
 
+    /// As [`Server::note_metadata`], in the log directory of this number.
+    pub fn note_metadata_in(&self, directory: usize) {
+        if let Some(note) = self.quorum.metadata_note() {
+            self.logs.note_metadata_in(directory, note);
+        }
+    }
+
     /// Syncs a partition on this data thread, which serves this connection and no other, if that is cheaper than to have it
     /// synced. Whether it did.
     pub fn sync_here(&self, partition: &Arc<Partition>) -> bool {

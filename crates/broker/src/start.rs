@@ -8,7 +8,8 @@
 //! pulse thread      checks that the control and data threads run
 //! flusher threads   group commit, for each log directory its own
 //! watch thread      has the sockets watched while a data thread syncs
-//! chores thread     retention, checkpoints; cleaner threads: compaction; files thread: closing files in need
+//! chores thread     retention, checkpoints; journal threads: journals and marks, for each log directory its own
+//! cleaner threads   compaction; files thread: closing files in need
 //! removal thread    what was deleted
 //! ```
 

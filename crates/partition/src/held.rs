@@ -10,6 +10,7 @@ use storage::Log;
 pub struct HeldSums {
     unchecked_bytes: AtomicU64,
     producer_bytes: AtomicU64,
+    refused_bytes: AtomicU64,
     ahead_bytes: AtomicU64,
 }
 
@@ -42,15 +43,25 @@ impl HeldSums {
         self.producer_bytes.load(Ordering::Relaxed)
     }
 
+    /// Memory of refused sequences of idempotent producers, in bytes. Part of [`HeldSums::producer_bytes`].
+    pub fn refused_bytes(&self) -> u64 {
+        self.refused_bytes.load(Ordering::Relaxed)
+    }
+
     /// Zeros that were written ahead, or are being written, in bytes.
     pub fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes.load(Ordering::Relaxed)
     }
 
-    /// Refused sequences of one partition took so much before, and take so much now.
-    pub(crate) fn move_producer_bytes(&self, before: u64, now: u64) {
-        // Wraps where the bytes become fewer, and so does the sum.
-        self.producer_bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    /// Counts the memory of the refused sequences of one partition: `before` bytes until now, `now` bytes from now on.
+    pub(crate) fn move_refused_bytes(&self, before: u64, now: u64) {
+        if now == before {
+            return;
+        }
+        // Wraps where the bytes become fewer, and so do the sums.
+        for sum in [&self.producer_bytes, &self.refused_bytes] {
+            sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
     }
 
     /// One log held so much before, and holds so much now.

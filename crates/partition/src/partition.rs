@@ -93,7 +93,7 @@ pub struct Partition {
     writable: AtomicBool,
     /// Sequences of idempotent producers that were refused a moment ago. Its lock is the innermost one.
     pub(crate) refused: Mutex<RefusedSequences>,
-    /// Whether there are some. Moved under the lock of `refused`.
+    /// Whether `refused` holds any sequence. Changed under the lock of `refused`.
     pub(crate) has_refused: AtomicBool,
     /// Where the partition asks for a sync: the queue of its log directory.
     pub(crate) sync_queue: Arc<SyncQueue>,

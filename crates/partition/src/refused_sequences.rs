@@ -3,7 +3,7 @@
 //! A producer has several batches in flight. If the partition refuses one of them and could append the next one, the sequence of
 //! the next one is out of order: producers answer OUT_OF_ORDER_SEQUENCE_NUMBER with a new producer epoch, in which they send
 //! again batches of *all* partitions, and some of those are in logs already. So a batch behind the refused one gets the error of
-//! the refused one, and the producer sends both again, in order (decision 0093).
+//! the refused one or a similar one, and the producer sends both again, in order (decision 0093).
 //!
 //! Not here: the sequences that are in the log (`storage::producers`).
 
@@ -21,6 +21,9 @@ use crate::partition::Partition;
 const KEPT_MS: i64 = 5_000;
 /// Producers with a refused sequence that one partition keeps. More producers get OUT_OF_ORDER_SEQUENCE_NUMBER.
 const PRODUCERS_MAX: usize = 256;
+/// Memory of refused sequences that the partitions of one log directory keep together, in bytes: some eighty thousand producers.
+/// Threads that note refusals at the same time may exceed the limit by one entry each.
+const DIRECTORY_BYTES_MAX: u64 = 4 << 20;
 /// Memory of one refused sequence: the entry, and its share of a node of the tree.
 const ENTRY_BYTES: usize = size_of::<(ProducerId, RefusedSequence)>() + 16;
 
@@ -64,7 +67,7 @@ struct RefusedSequence {
 }
 
 impl RefusedSequence {
-    /// A clock that went back makes a sequence old: nothing is refused for longer than [`KEPT_MS`].
+    /// A clock that went back behind the refusal makes a sequence old.
     fn is_fresh(&self, now: Timestamp) -> bool {
         (0..KEPT_MS).contains(&now.ms_since(self.at))
     }
@@ -82,8 +85,15 @@ pub(crate) struct RefusedSequences {
 }
 
 impl RefusedSequences {
-    /// Notes that the batch was refused at `now`. The first refused sequence of a producer stays until it is old.
-    fn note(&mut self, header: &BatchHeader, refusal: SequenceRefusal, now: Timestamp) {
+    /// Notes that the batch was refused at `now`. The first refused sequence of a producer stays until it is old. `may_grow`:
+    /// whether the log directory has memory for one more producer.
+    fn note(
+        &mut self,
+        header: &BatchHeader,
+        refusal: SequenceRefusal,
+        now: Timestamp,
+        may_grow: bool,
+    ) {
         let (id, epoch, first) = (header.producer_id, header.producer_epoch, header.base_sequence);
         if let Some(known) = self.by_id.get(&id)
             && known.is_fresh(now)
@@ -91,9 +101,11 @@ impl RefusedSequences {
         {
             return;
         }
-        if self.by_id.len() >= PRODUCERS_MAX && !self.by_id.contains_key(&id) {
+        let is_full = !may_grow || self.by_id.len() >= PRODUCERS_MAX;
+        if is_full && !self.by_id.contains_key(&id) {
+            let before = self.by_id.len();
             self.expire(now);
-            if self.by_id.len() >= PRODUCERS_MAX {
+            if self.by_id.len() == before {
                 return;
             }
         }
@@ -138,7 +150,9 @@ impl Partition {
             return;
         }
         if let Some(refusal) = SequenceRefusal::of(error) {
-            self.change_refused(|refused| refused.note(header, refusal, now));
+            let held = self.sync_queue.held();
+            let may_grow = held.refused_bytes() + ENTRY_BYTES as u64 <= DIRECTORY_BYTES_MAX;
+            self.change_refused(|refused| refused.note(header, refusal, now, may_grow));
         }
     }
 
@@ -196,7 +210,7 @@ impl Partition {
         let before = refused.bytes();
         change(&mut refused);
         self.has_refused.store(!refused.by_id.is_empty(), Ordering::Relaxed);
-        self.sync_queue.held().move_producer_bytes(before, refused.bytes());
+        self.sync_queue.held().move_refused_bytes(before, refused.bytes());
     }
 }
 
@@ -217,7 +231,7 @@ mod tests {
 
     fn refused(batches: &[BatchHeader]) -> RefusedSequences {
         let mut refused = RefusedSequences::default();
-        batches.iter().for_each(|header| refused.note(header, REFUSAL, NOW));
+        batches.iter().for_each(|header| refused.note(header, REFUSAL, NOW, true));
         refused
     }
 
@@ -255,9 +269,9 @@ mod tests {
         };
         assert!(is_kept(&refused, KEPT_MS - 1) && !is_kept(&refused, KEPT_MS));
         assert!(!is_kept(&refused, -1), "the clock went back");
-        refused.note(&batch(7, 0, 11), REFUSAL, NOW.plus_ms(KEPT_MS - 1));
+        refused.note(&batch(7, 0, 11), REFUSAL, NOW.plus_ms(KEPT_MS - 1), true);
         assert!(!is_kept(&refused, KEPT_MS), "a batch behind it was refused");
-        refused.note(&batch(7, 0, 10), REFUSAL, NOW.plus_ms(KEPT_MS - 1));
+        refused.note(&batch(7, 0, 10), REFUSAL, NOW.plus_ms(KEPT_MS - 1), true);
         assert!(is_kept(&refused, KEPT_MS), "it was refused again");
         refused.expire(NOW.plus_ms(2 * KEPT_MS));
         assert_eq!(refused.bytes(), 0);
@@ -269,9 +283,21 @@ mod tests {
         let mut refused = refused(&all);
         assert_eq!(refused.by_id.len(), PRODUCERS_MAX);
         let later = NOW.plus_ms(KEPT_MS);
-        refused.note(&batch(9_999, 0, 5), REFUSAL, later);
+        refused.note(&batch(9_999, 0, 5), REFUSAL, later, true);
         let refusal = refused.refusal_before(&batch(9_999, 0, 6), Some(Sequence(5)), later);
         assert_eq!(refusal, Some(REFUSAL), "old ones make room");
         assert_eq!(refused.by_id.len(), 1);
+    }
+
+    #[test]
+    fn a_full_log_directory_keeps_no_further_producer() {
+        let mut refused = refused(&[batch(7, 0, 10)]);
+        refused.note(&batch(8, 0, 10), REFUSAL, NOW, false);
+        assert_eq!(refused.by_id.len(), 1);
+        refused.note(&batch(7, 0, 9), REFUSAL, NOW, false);
+        let refusal = refused.refusal_before(&batch(7, 0, 10), Some(Sequence(9)), NOW);
+        assert_eq!(refusal, Some(REFUSAL), "a known producer");
+        refused.note(&batch(8, 0, 10), REFUSAL, NOW.plus_ms(KEPT_MS), false);
+        assert!(refused.by_id.keys().eq(&[ProducerId(8)]), "an old sequence makes room");
     }
 }

@@ -128,13 +128,15 @@ fn a_producer_that_gave_the_refused_batch_up_learns_of_the_gap() {
 fn the_memory_of_refused_sequences_is_charged_and_returned() {
     let leader = Leader::new();
     let charged = || leader.queue.held().producer_bytes();
+    let refused = || leader.queue.held().refused_bytes();
     let before = charged();
     leader.partition.set_writable(false);
     assert!(matches!(leader.append(1, NOW), Err(PartitionError::DiskFull)));
     assert!(charged() > before);
+    assert_eq!(refused(), charged() - before);
     leader.partition.expire_refused(MUCH_LATER);
     assert_eq!(charged(), before);
     assert!(matches!(leader.append(1, NOW), Err(PartitionError::DiskFull)));
     leader.partition.mark_deleted();
-    assert_eq!(charged(), 0);
+    assert_eq!((charged(), refused()), (0, 0));
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
-use model::{BrokerId, ErrorCode};
+use model::{BrokerId, ErrorCode, Moment};
 use node::heartbeats::{Answer, decode, decode_marks, encode, encode_with_marks};
 use node::standstill::Standstill;
 use quorum::Quorum;
@@ -105,7 +105,10 @@ async fn beat(
     if leader == Some(who.broker) {
         links.watching().heard(who);
         links.marks().note(who, server.logs.marks());
-        note_controller(server);
+        // A cut-off controller counts itself as heard no longer than its voters answer.
+        if let Some(ago) = server.quorum.majority_answered_ago() {
+            note_controller(server, ago);
+        }
         return Some((who.broker, Answer::Heard));
     }
     let heartbeat = match server.image().detects_copies() {
@@ -118,7 +121,7 @@ async fn beat(
         match called.map(|answer| answer.first().copied().map(Answer::from_byte)) {
             Ok(Some(Answer::Elsewhere) | None) => {}
             Ok(Some(said)) => {
-                note_controller(server);
+                note_controller(server, Duration::ZERO);
                 return Some((node, said));
             }
             Err(cause) => debug!(%node, %cause, "a heartbeat was not answered"),
@@ -133,11 +136,14 @@ fn voter_in_turn(voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
     voters.get(turn.checked_rem(voters.len())?).copied()
 }
 
-/// The active controller was heard.
-fn note_controller(server: &Server) {
-    server.contacts.note_controller(server.clock.moment());
-    server.counters.cluster.controller_heard_ms.set(server.now().0.max(0) as u64);
-    server.health.note_controller(server.clock.moment());
+/// The active controller was heard this long ago.
+fn note_controller(server: &Server, ago: Duration) {
+    let now = server.clock.moment();
+    let heard = Moment(now.0.saturating_sub(ago.as_micros() as u64));
+    server.contacts.note_controller(heard, now);
+    let heard_ms = server.now().0.saturating_sub(ago.as_millis() as i64);
+    server.counters.cluster.controller_heard_ms.set(heard_ms.max(0) as u64);
+    server.health.note_controller(heard);
 }
 
 fn is_fenced(server: &Server, who: BrokerRef) -> bool {

@@ -36,6 +36,9 @@ const APPLIED_MAX: Duration = Duration::from_secs(5);
 const REPORTED_AFTER: Duration = Duration::from_secs(2);
 /// A leader sends a message at least every 0.24 s. A node that received none for this long receives none at all.
 const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
+/// An election takes less, on a busy machine too. A node that reaches every voter and receives nothing for this long is not
+/// reached itself.
+const ELECTION_MAX: Duration = Duration::from_secs(5);
 
 /// A broker that is registered, and not serving yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ pub async fn join(
         never = report_missing(quorum, links) => match never {},
     };
     applied.map_err(|_| {
-        let words = describe_silence(quorum, links);
+        let words = describe_silence(quorum, links, patience);
         not_joined(words.as_deref().unwrap_or("the metadata did not arrive"), patience)
     })??;
     let image = quorum.image();
@@ -98,11 +101,13 @@ fn no_majority(quorum: &Quorum, patience: Duration) -> StartError {
 
 /// Reports the reason for which the start waits, once that has lasted: at a first start the others are not up at once.
 async fn report_missing(quorum: &Quorum, links: &ClusterLinks) -> Infallible {
+    let begun = Instant::now();
     let mut reported: Option<String> = None;
     loop {
         // The words may change now and then, when one of the others does not answer in time.
         sleep(REPORTED_AFTER).await;
-        let words = quorum.waits_for().or_else(|| describe_silence(quorum, links));
+        let words = quorum.waits_for();
+        let words = words.or_else(|| describe_silence(quorum, links, begun.elapsed()));
         if let Some(words) = words.as_ref().filter(|words| reported.as_ref() != Some(words)) {
             warn!(reason = words, "this node waits for the metadata quorum");
         }
@@ -111,32 +116,39 @@ async fn report_missing(quorum: &Quorum, links: &ClusterLinks) -> Infallible {
 }
 
 /// Why no leader of the metadata quorum is heard here, as far as the links show it. `None` while this node leads, or hears
-/// the leader.
-fn describe_silence(quorum: &Quorum, links: &ClusterLinks) -> Option<String> {
-    let is_heard = quorum.heard_ago().is_some_and(|ago| ago < LEADER_SILENCE_MAX);
-    (!is_heard && !quorum.is_leader())
-        .then(|| silence_words(&links.unreached_voters(), links.own_voter_address().as_deref()))
+/// the leader. `waited` is the time of the start so far.
+fn describe_silence(quorum: &Quorum, links: &ClusterLinks, waited: Duration) -> Option<String> {
+    let heard_ago = quorum.heard_ago();
+    if heard_ago.is_some_and(|ago| ago < LEADER_SILENCE_MAX) || quorum.is_leader() {
+        return None;
+    }
+    let own = links.own_voter_address();
+    silence_words(&links.unreached_voters(), own.as_deref(), heard_ago.unwrap_or(waited))
 }
 
-/// `unreached`: voters without a link. `own`: the address at which the other voters have to reach this node.
-fn silence_words(unreached: &[Target], own: Option<&str>) -> String {
+/// `unreached`: voters without a link. `own`: the address at which the other voters have to reach this node. `None` while
+/// `silence` may be that of an election.
+fn silence_words(unreached: &[Target], own: Option<&str>, silence: Duration) -> Option<String> {
     if unreached.is_empty() {
+        if silence < ELECTION_MAX {
+            return None;
+        }
         let address = match own {
             Some(own) => format!("{own}, its address in its own file"),
             None => "the address that it advertises".to_owned(),
         };
-        return format!(
+        return Some(format!(
             "every other voter of controller.quorum.voters is reached, and none of them sends metadata to this node: check that \
              the other nodes reach this node at {address}, that controller.quorum.voters is the same in the files of all \
              nodes, and that a majority of the voters runs"
-        );
+        ));
     }
     let named: Vec<String> = unreached.iter().map(ToString::to_string).collect();
-    format!(
+    Some(format!(
         "cannot reach {}: check that the node runs, and that its address in controller.quorum.voters is that of its controller \
          listener",
         named.join(", ")
-    )
+    ))
 }
 
 fn not_joined(reason: &str, patience: Duration) -> StartError {
@@ -301,11 +313,14 @@ mod tests {
     #[test]
     fn a_start_names_the_voters_that_it_cannot_reach_and_what_to_check() {
         let target = |id, port| Target { node: Some(BrokerId(id)), host: "h".to_owned(), port };
-        let words = silence_words(&[target(2, 9093), target(3, 9999)], Some("h:1"));
+        let unreached = [target(2, 9093), target(3, 9999)];
+        let words = silence_words(&unreached, Some("h:1"), Duration::ZERO).unwrap();
         assert!(words.contains("node 2 at h:9093, node 3 at h:9999"), "{words}");
         assert!(words.contains("controller.quorum.voters"), "{words}");
-        let words = silence_words(&[], Some("h:1"));
+        let words = silence_words(&[], Some("h:1"), ELECTION_MAX).unwrap();
         assert!(words.contains("reach this node at h:1"), "{words}");
-        assert!(silence_words(&[], None).contains("advertises"));
+        assert!(silence_words(&[], None, ELECTION_MAX).unwrap().contains("advertises"));
+        let slow_election = ELECTION_MAX - Duration::from_millis(1);
+        assert_eq!(silence_words(&[], None, slow_election), None);
     }
 }

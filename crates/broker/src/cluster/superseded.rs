@@ -42,10 +42,10 @@ impl Contacts {
         }
     }
 
-    /// A controller answered.
-    pub(super) fn note_controller(&self, now: Moment) {
-        self.controller_at.fetch_max(now.0, Ordering::Relaxed);
-        if self.is_in_doubt.swap(false, Ordering::Relaxed) {
+    /// A controller answered at `heard`.
+    pub(super) fn note_controller(&self, heard: Moment, now: Moment) {
+        self.controller_at.fetch_max(heard.0, Ordering::Relaxed);
+        if !self.are_in_doubt(now) && self.is_in_doubt.swap(false, Ordering::Relaxed) {
             info!("a controller answers again: leaderships are not in doubt any more");
         }
     }
@@ -129,8 +129,14 @@ mod tests {
     fn leaderships_are_in_doubt_after_a_session_without_a_controller() {
         let contacts = Contacts::begin(Some(Duration::from_secs(9)), at(0));
         assert!(!contacts.are_in_doubt(at(9)) && contacts.are_in_doubt(at(10)));
-        contacts.note_controller(at(10));
+        contacts.note_controller(at(10), at(10));
         assert!(!contacts.are_in_doubt(at(19)) && contacts.are_in_doubt(at(20)));
+        contacts.is_in_doubt.store(true, Ordering::Relaxed);
+        // An active controller that its voters answered long ago.
+        contacts.note_controller(at(10), at(21));
+        assert!(contacts.are_in_doubt(at(21)) && contacts.is_in_doubt.load(Ordering::Relaxed));
+        contacts.note_controller(at(20), at(21));
+        assert!(!contacts.are_in_doubt(at(21)) && !contacts.is_in_doubt.load(Ordering::Relaxed));
         let kafka = Contacts::begin(None, at(0));
         assert!(!kafka.are_in_doubt(at(1_000)));
     }

@@ -15,10 +15,13 @@ pub fn of_partition(error: &PartitionError) -> ErrorCode {
         PartitionError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         PartitionError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
         PartitionError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
+        // Retriable, and excludes an append. KAFKA_STORAGE_ERROR would leave open whether the batch is in the log, and
+        // clients would refresh their metadata.
         PartitionError::BehindRefused(refusal) => match refusal {
-            SequenceRefusal::NotEnoughReplicas => ErrorCode::NotEnoughReplicas,
+            SequenceRefusal::NotEnoughReplicas | SequenceRefusal::Storage => {
+                ErrorCode::NotEnoughReplicas
+            }
             SequenceRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
-            SequenceRefusal::Storage => ErrorCode::KafkaStorageError,
         },
         PartitionError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         PartitionError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
@@ -67,5 +70,19 @@ pub fn of_storage(error: &StorageError) -> ErrorCode {
         | StorageError::Io { .. }
         | StorageError::Malformed { .. }
         | StorageError::NewerFormat { .. } => ErrorCode::KafkaStorageError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_batch_behind_a_refused_one_excludes_an_append() {
+        let code = |refusal| of_partition(&PartitionError::BehindRefused(refusal));
+        for refusal in [SequenceRefusal::NotEnoughReplicas, SequenceRefusal::Storage] {
+            assert_eq!(code(refusal), ErrorCode::NotEnoughReplicas);
+        }
+        assert_eq!(code(SequenceRefusal::NotLeader), ErrorCode::NotLeaderOrFollower);
     }
 }

@@ -62,7 +62,7 @@ impl HealthState {
 
     /// An active controller answered at this moment.
     pub fn note_controller(&self, now: Moment) {
-        self.controller_heard_us.store(now.0.max(1), Ordering::Release);
+        self.controller_heard_us.fetch_max(now.0.max(1), Ordering::Release);
     }
 
     /// Thread groups that are stalled.
