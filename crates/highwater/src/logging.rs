@@ -88,7 +88,7 @@ const OF_OTHERS: &[&str] = &["openraft", "hyper", "h2", "mio"];
 const TALKATIVE: &[&str] = &["openraft"];
 
 /// Targets of [`TALKATIVE`] crates whose reports at ERROR are harmless: one for each request of another node that arrives while
-/// this node stops. If the raft task fails, its own target and this program report the cause.
+/// this node stops. If the raft task fails, its own target and this program report the cause. DEBUG and TRACE show them.
 const SILENT: &[&str] = &["openraft::raft::raft_inner"];
 
 /// The levels of a running program.
@@ -118,7 +118,7 @@ fn targets(root: Level, own: &BTreeMap<String, Level>) -> Targets {
     let others = OF_OTHERS.iter().map(|name| (*name, LevelFilter::from(inherited(root, name))));
     let is_quiet = |target: &&&str| {
         let set_by_name = |name: &String| target.starts_with(name.as_str());
-        root != Level::Trace && !own.keys().any(set_by_name)
+        root < Level::Debug && !own.keys().any(set_by_name)
     };
     let silent = SILENT.iter().filter(is_quiet).map(|target| (*target, LevelFilter::OFF));
     let named = own.iter().map(|(name, level)| (name.as_str(), LevelFilter::from(*level)));
@@ -214,7 +214,10 @@ mod tests {
         assert!(shown.would_enable("openraft::core", &Reported::ERROR));
         assert!(!shown.would_enable("openraft::core", &Reported::WARN));
         let stopping = "openraft::raft::raft_inner";
-        assert!(!shown.would_enable(stopping, &Reported::ERROR));
+        assert!(shown.would_enable(stopping, &Reported::ERROR));
+        for quiet in [Level::Error, Level::Warn, Level::Info] {
+            assert!(!targets(quiet, &none).would_enable(stopping, &Reported::ERROR));
+        }
         assert!(targets(Level::Trace, &none).would_enable(stopping, &Reported::TRACE));
         assert!(targets(Level::Trace, &none).would_enable("openraft", &Reported::TRACE));
         assert!(!targets(Level::Error, &none).would_enable("openraft", &Reported::WARN));

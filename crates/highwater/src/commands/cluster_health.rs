@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use client::{Admin, Metadata};
 use serde::Serialize;
+use serving::health::Condition;
 use serving::health::cluster::{
     BrokerReport, ClusterFacts, ClusterHealth, ClusterReason, PartitionFacts, RegisteredBroker,
 };
@@ -176,13 +177,19 @@ impl Health {
                  `highwater cluster unregister {first}`"
             ));
         }
-        if let Some(first) = self.without_leader.first().and_then(|name| name.rsplit_once('-')) {
+        let lost = self.without_leader.iter().find(|name| self.has_lost_replicas(name));
+        if let Some(first) = lost.and_then(|name| name.rsplit_once('-')) {
             return Some(format!(
-                "every registered broker runs, and none has all records of the partition: bring back the log directory that \
+                "none of the brokers that run has all records of the partition: bring back the log directory that \
                  has them (unmounted, or of a broker that was unregistered), or elect the replica that the reason \
                  complete_replicas_lost names, without the other records: `highwater cluster elect --unclean {}:{}`",
                 first.0, first.1
             ));
+        }
+        if !self.without_leader.is_empty() {
+            return Some(
+                "an election may be under way: run the command again in some seconds".to_owned(),
+            );
         }
         if self.reasons.iter().any(|reason| reason.fails) {
             return Some("docs/cluster.md has a remedy for each condition".to_owned());
@@ -192,6 +199,15 @@ impl Health {
              which are in sync"
                 .to_owned()
         })
+    }
+
+    /// Whether the active controller reports that no complete replica of a partition (`TOPIC-NUMBER`) is left.
+    fn has_lost_replicas(&self, partition: &str) -> bool {
+        let is_named = |detail: &str| {
+            detail.strip_prefix(partition).is_some_and(|cause| cause.starts_with(": "))
+        };
+        let code = Condition::CompleteReplicasLost.code();
+        self.reasons.iter().any(|reason| reason.reason == code && is_named(&reason.detail))
     }
 
     fn text(&self) -> String {
@@ -242,11 +258,25 @@ mod tests {
 
     #[test]
     fn brokers_that_run_are_not_to_be_started() {
-        let lost = Health { without_leader: vec!["few-0".to_owned()], ..Health::default() };
+        let reason = Reason {
+            broker: Some(1),
+            reason: Condition::CompleteReplicasLost.code().to_owned(),
+            detail: "few-0: no complete replica is left".to_owned(),
+            fails: true,
+        };
+        let without_leader = vec!["few-00".to_owned(), "few-0".to_owned()];
+        let lost = Health { without_leader, reasons: vec![reason], ..Health::default() };
         let hint = lost.hint().unwrap();
-        assert!(!hint.contains("start") && hint.contains("--unclean few:0"), "{hint}");
+        assert!(!hint.contains("start") && hint.contains("--unclean few:0`"), "{hint}");
         let away = Health { fenced: vec![2], ..lost };
         assert!(away.hint().unwrap().contains("start the fenced brokers"));
+    }
+
+    #[test]
+    fn an_election_that_may_be_under_way_is_waited_for() {
+        let waiting = Health { without_leader: vec!["few-0".to_owned()], ..Health::default() };
+        let hint = waiting.hint().unwrap();
+        assert!(!hint.contains("--unclean") && hint.contains("run the command again"), "{hint}");
     }
 
     const DOCUMENT: &str = include_str!("../../../../docs/cluster.md");
