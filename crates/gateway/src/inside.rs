@@ -65,7 +65,7 @@ impl Inside {
             "events": parsed(self.0.events.counts()),
             "keys": parsed(self.0.keys.counts()),
             "instances": self.0.instances.count(),
-            "instances_max": self.0.instances.settings().max,
+            "instances_max": settings.instances.max,
         })
     }
 

@@ -83,7 +83,6 @@ impl Shared {
             instances: Arc::new(Instances::new(
                 settings.instances.clone(),
                 topics.cluster().clone(),
-                settings.memory_bytes,
             )),
             keys: Arc::new(Keys::new(settings.memory_bytes)),
             lanes: Lanes::new(topics.cluster()),

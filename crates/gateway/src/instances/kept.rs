@@ -14,15 +14,13 @@ use tracing::debug;
 use super::InstanceSettings;
 use super::names::Names;
 use super::seat::Instance;
+use crate::charge::Charge;
 use crate::request::instances::Creation;
 use crate::share_owner::ShareOwner;
 
 /// The longest pause between two looks at all instances; a rebalance of a group waits for its members so long.
 const SWEEP_MAX: Duration = Duration::from_millis(250);
 
-/// Memory of an instance in bytes: its consumer, its names, its connections to one broker. A member of a group that reads one
-/// partition takes 63 KiB (docs/performance.md).
-const INSTANCE_BYTES: usize = 64 * 1024;
 /// As many instances leave holes that are worth giving back to the system: tens of KiB each.
 const MANY: usize = 100;
 /// How long behind the last of them that is done: they may still be leaving their groups.
@@ -52,15 +50,9 @@ struct Kept {
 }
 
 impl Instances {
-    /// None yet, of this cluster. `memory_bytes`: the gateway's. Instances have as many bytes as half of it, besides it.
-    pub(crate) fn new(
-        settings: InstanceSettings,
-        cluster: Cluster,
-        memory_bytes: usize,
-    ) -> Instances {
-        let max = settings.max.min(memory_bytes / 2 / INSTANCE_BYTES).max(1);
-        let settings = InstanceSettings { max, ..settings };
-        let places = Arc::new(LeasePool::new(max));
+    /// None yet, of this cluster.
+    pub(crate) fn new(settings: InstanceSettings, cluster: Cluster) -> Instances {
+        let places = Arc::new(LeasePool::new(settings.max));
         Instances { settings, names: Arc::new(Names::new(cluster)), places, kept: Mutex::default() }
     }
 
@@ -69,7 +61,7 @@ impl Instances {
         &self.names
     }
 
-    pub(crate) fn settings(&self) -> &InstanceSettings {
+    pub(super) fn settings(&self) -> &InstanceSettings {
         &self.settings
     }
 
@@ -98,6 +90,7 @@ impl Instances {
         (owner, share_owner): (&str, ShareOwner),
         group: &str,
         creation: Creation,
+        charge: Charge,
     ) -> Result<String, ApiError> {
         let made_up = || format!("instance-{:032x}", fastrand::u128(..));
         let name = creation.name.clone().unwrap_or_else(made_up);
@@ -114,14 +107,14 @@ impl Instances {
         }
         let place = self.places.admit(share_owner, 1, Instant::now()).ok_or_else(|| {
             let words = format!(
-                "this gateway has {} consumer instances, as many as it may (gateway.instances.max, and 64 KiB each of as \
-                 many bytes as half of gateway.memory.bytes), and no other client has more of them: delete one",
+                "this gateway has {} consumer instances, as many as it may (gateway.instances.max), and no other client has \
+                 more of them: delete one",
                 self.settings.max
             );
             ApiError::new(Kind::Full, words)
         })?;
         let timeout = self.settings.timeout;
-        let instance = Instance::new(cluster, group, creation, timeout, place);
+        let instance = Instance::new(cluster, group, creation, timeout, (charge, place));
         kept.by_name.insert(key, Arc::new(instance));
         kept.most = kept.most.max(kept.by_name.len());
         if !std::mem::replace(&mut kept.is_swept, true) {

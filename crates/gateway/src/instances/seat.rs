@@ -15,6 +15,7 @@ use tracing::debug;
 use super::kept::no_instance;
 use super::names::{Followed, Names};
 use super::work::told;
+use crate::charge::Charge;
 use crate::produce::LOOKUP_MAX;
 use crate::request::Embedded;
 use crate::request::instances::Creation;
@@ -40,6 +41,8 @@ pub(super) struct Instance {
     /// When the last request came, or was answered.
     used: Mutex<Instant>,
     is_gone: AtomicBool,
+    /// What it holds at rest.
+    _charge: Charge,
     /// Its place among all instances. The pool takes it back for clients with fewer instances.
     place: Lease<ShareOwner>,
 }
@@ -90,7 +93,7 @@ impl Instance {
         group: &str,
         creation: Creation,
         idle_max: Duration,
-        place: Lease<ShareOwner>,
+        (charge, place): (Charge, Lease<ShareOwner>),
     ) -> Instance {
         let config = ConsumerConfig {
             offset_reset: creation.offset_reset,
@@ -118,6 +121,7 @@ impl Instance {
             })),
             used: Mutex::new(Instant::now()),
             is_gone: AtomicBool::new(false),
+            _charge: charge,
             place,
         }
     }
