@@ -163,9 +163,9 @@ fn is_cached(durability: Durability) -> bool {
 }
 
 fn classes(names: &[&str], sheets: &[Sheet<'_>]) -> Vec<DurabilityClass> {
-    let all: [(&'static str, fn(Durability) -> bool); 2] =
-        [("Synced to disk", is_synced), ("Page cache", is_cached)];
-    all.into_iter().filter_map(|(title, is)| class(title, is, names, sheets)).collect()
+    let synced = class("Synced to disk", is_synced, names, sheets);
+    let cached = class("Page cache", is_cached, names, sheets);
+    synced.into_iter().chain(cached).collect()
 }
 
 /// The cells of one class in which every target measured all four metrics.
@@ -181,7 +181,7 @@ fn class(
             BARS.iter().all(|(metric, ..)| value_of(sheet, row, name, metric) > Some(0.0))
         };
         let compared = names.len() < 2 || row.ratios.is_some();
-        compared && names.iter().all(|name| measured(name))
+        compared && names.iter().all(measured)
     };
     let cells: Vec<(&Sheet<'_>, &Row<'_>)> = own_rounds(sheets)
         .filter(|sheet| sheet.emulations().is_empty())

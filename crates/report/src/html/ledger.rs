@@ -75,7 +75,7 @@ fn line(run: &Run, sheet: &Sheet<'_>, claim: &Claim, subjects: &[&str]) -> Marku
     }
 }
 
-/// A published claim that does not hold here is no fault of a target: only ours are coloured as one.
+/// A published claim that does not hold here is not a fault of a target: only ours are coloured as one.
 fn class(outcome: Outcome, is_ours: bool) -> &'static str {
     match outcome {
         Outcome::Reproduced => "verdict reproduced",

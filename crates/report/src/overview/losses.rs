@@ -17,7 +17,7 @@ const METRICS: [&str; 7] = [
     "disk_bytes_per_byte",
 ];
 
-/// Differences up to this factor are no loss.
+/// Differences up to this factor do not count as losses.
 const LEAST: f64 = 1.05;
 
 /// One metric of one experiment that is worse in some of its cells.

@@ -29,7 +29,7 @@ fn page_fetches_nothing_and_shows_every_experiment_once() {
         assert_eq!(html.matches(&place).count(), 1, "{}", experiment.id);
         assert!(html.contains(&format!("href=\"#e-{}\"", experiment.id)), "{}", experiment.id);
     }
-    assert!(html.len() < 1_600_000, "{} bytes are too many to send around", html.len());
+    assert!(html.len() < 2_000_000, "{} bytes are too many to send around", html.len());
 }
 
 #[test]
@@ -43,7 +43,8 @@ fn every_row_says_what_its_records_were_worth() {
     let html = text(&render(&run), "report.html");
     let rows = run.analysis.cells.iter().filter(|c| c.experiment == "ibm-payload").count() / 2;
     let article = html.split("<article id=\"e-ibm-payload\">").nth(1).expect("its article");
-    let table = article.split("</tbody>").next().expect("its first table");
+    let body = article.split("<tbody>").nth(1).expect("its first table");
+    let table = body.split("</tbody>").next().expect("the end of its first table");
     assert!(rows > 3);
     assert_eq!(table.matches("page cache").count(), rows);
     let worded = ["all there", "unverified", "lost"].map(|word| table.matches(word).count());
