@@ -13,7 +13,7 @@ const BAR: i32 = 20;
 /// Of the line above the bars of a metric.
 const HEAD: i32 = 24;
 /// Characters of a line of the finding.
-const FINDING_CHARS: usize = 88;
+const FINDING_CHARS: usize = 86;
 
 /// The file.
 pub(crate) fn draw(overview: &Overview) -> String {
@@ -43,7 +43,7 @@ pub(crate) fn draw(overview: &Overview) -> String {
     )
 }
 
-const STYLE: &str = "text { fill: #5b6570 } .finding { fill: #1d242c; font-size: 17px; font-weight: 600 } \
+const STYLE: &str = "text { fill: #5b6570 } .finding { fill: #1d242c; font-size: 16px; font-weight: 600 } \
     .head { fill: #1d242c; font-size: 14px; font-weight: 600 } .number { fill: #1d242c } .factor { font-weight: 600; fill: #1d242c } \
     @media (prefers-color-scheme: dark) { text { fill: #a0a9b3 } .finding, .head, .number, .factor { fill: #e2e6ea } }";
 
@@ -104,7 +104,7 @@ impl Drawing<'_> {
         self.write(left, top + 14, "head", &title);
         let mut y = top + 24;
         for (name, values) in [("median", &gaps.median_ms), ("worst", &gaps.worst_ms)] {
-            self.write(left, y + 16, "", &format!("without acknowledgement, {name}"));
+            self.write(left, y + 16, "", &format!("pause of writes, {name}"));
             if let [first, second] = values[..] {
                 self.write_right(
                     left + width,
