@@ -53,7 +53,10 @@ impl ReserveThreads {
         let Some(turn) = self.change(true) else { return };
         for _ in 0..self.count {
             let gate = Arc::clone(&self.gate);
-            self.data.spawn(async move { gate.wait(turn) });
+            self.data.spawn(async move {
+                free_next_place();
+                gate.wait(turn);
+            });
         }
     }
 
@@ -67,6 +70,12 @@ impl ReserveThreads {
         self.gate.changed.notify_all();
         Some(state.turn)
     }
+}
+
+/// Moves the task that this thread woke last to where other threads take it. It is in a place of this thread alone, and the thread
+/// waits: tokio runs a new task ahead of that place now and then. An empty task takes the place.
+fn free_next_place() {
+    tokio::spawn(async {});
 }
 
 impl Drop for ReserveThreads {
@@ -114,6 +123,27 @@ mod tests {
             drop(ends);
             held.into_iter().for_each(|task| runtime.block_on(task).unwrap());
             reserve.keep();
+        }
+    }
+
+    #[test]
+    fn a_thread_in_reserve_keeps_no_task_that_it_woke() {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        // Each thread takes a new task ahead of the one that it woke last.
+        builder.worker_threads(2).global_queue_interval(1).enable_time();
+        let runtime = builder.build().unwrap();
+        let mut reserve = ReserveThreads::new(runtime.handle().clone(), 1);
+        // The thread that waits for timers wakes one of these tasks in the moment in which it takes the task of the reserve.
+        for round in 0..500 {
+            reserve.release();
+            let (woken, ran) = mpsc::channel();
+            runtime.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                woken.send(()).unwrap();
+            });
+            std::thread::sleep(Duration::from_micros(900 + 4 * (round % 200)));
+            reserve.keep();
+            ran.recv_timeout(PATIENCE).expect("each woken task runs");
         }
     }
 }
