@@ -2,8 +2,8 @@
 //!
 //! openraft allows one heartbeat interval, or the shortest election timeout. On a machine with many more busy threads than cores
 //! each answer takes longer, so no heartbeat would be acknowledged and no vote counted, although every member answers. So the
-//! patience with a member doubles with each request without an answer, and shrinks with quick answers. A member that
-//! does not answer at all costs nothing: its requests wait for nobody else (decision 0094).
+//! patience with a member doubles with each request without an answer, and shrinks with quick answers. A silent
+//! member delays no other: each member's requests wait for that member alone (decision 0094).
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

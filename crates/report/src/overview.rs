@@ -56,7 +56,7 @@ pub(crate) struct Shown {
 pub(crate) struct DurabilityClass {
     /// `Synced to disk` or `Page cache`.
     pub(crate) title: &'static str,
-    /// What an acknowledgement was worth on each target, in a sentence.
+    /// A sentence with the durability of an acknowledgement on each target.
     pub(crate) note: String,
     /// Whether the compared target synced and the base did not in any of the cells.
     pub(crate) only_first_syncs: bool,

@@ -203,13 +203,13 @@ pub(crate) fn outcome(sheets: &[Sheet<'_>]) -> String {
         }
     };
     format!(
-        "Of {} in which {} ran beside {}, it was better in most cells of {} and worse in most cells of {}. Elsewhere \
-         the difference goes both ways, is no more than noise, or was seen too seldom to be told from it.",
-        wording::count(found.len(), "experiment"),
-        wording::target(first.target),
+        "{target} ran beside {} in {}. {target} was better beyond noise in most cells of {}, and worse in most cells of {}. In the \
+         other experiments neither holds: cells differ in both directions, lie within noise, or have too few rounds.",
         wording::target(first.base),
+        wording::count(found.len(), "experiment"),
         names(Standing::Better),
-        names(Standing::Worse)
+        names(Standing::Worse),
+        target = wording::target(first.target),
     )
 }
 

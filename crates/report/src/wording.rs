@@ -224,8 +224,8 @@ pub(crate) fn reading(measured: bool) -> Vec<(&'static str, &'static str)> {
         ("MiB", "2²⁰ bytes. Reports that wrote MB meant this."),
         (
             "holds",
-            "The claim's predicate holds at the bound of the confidence interval. A published claim is about the machine \
-          of its report: that it does not hold on another is no fault of a target.",
+            "The claim's predicate holds at the bound of the confidence interval. A published claim describes the \
+          machine of its report, so a target is not at fault where the claim fails on another machine.",
         ),
         ("does not hold", "The predicate fails beyond the interval."),
         ("within noise", "The interval or the noise floor does not let us say."),

@@ -327,8 +327,8 @@ fn expire_producers(server: &Arc<Server>, _: &Stop) {
     });
 }
 
-/// Has partitions forget refused sequences that are old; and the producers that appended longest ago, each in proportion to
-/// what it knows, when all of them together know too many.
+/// Expires refused sequences. While the partitions keep more producers than the limit, each removes those that appended
+/// longest ago, in proportion to the number that it keeps.
 fn bound_producers(server: &Arc<Server>, _: &Stop) {
     let topics = server.topics.snapshot();
     if held(server, HeldSums::refused_bytes) > 0 {

@@ -216,8 +216,8 @@ impl Logs {
         self.enter_refusals();
     }
 
-    /// As [`Logs::refuse`], and never waits for a disk: the refusal is entered within a second ([`Logs::sync_journal`]). For what a start
-    /// in between finds out again.
+    /// As [`Logs::refuse`], without a wait for a disk: [`Logs::sync_journal`] writes the refusal within a second. For faults that the
+    /// next start detects again if the process ends before that.
     pub fn refuse_soon(&self, partition: &Partition, cause: &StorageError) {
         let name = partition.topic_partition();
         let key = super::key_of(partition);

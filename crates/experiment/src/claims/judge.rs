@@ -69,7 +69,7 @@ pub(super) fn judge(
     share: Share,
 ) -> (Outcome, String) {
     if checks.is_empty() {
-        return (Outcome::NotTestable, format!("there is no {what}"));
+        return (Outcome::NotTestable, format!("{what}: not measured"));
     }
     if share == Share::Mean && checks.len() > 1 {
         let mean = geometric_mean(checks);

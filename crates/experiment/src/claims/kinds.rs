@@ -111,7 +111,7 @@ fn worst(
     let mut all: Vec<(f64, &Row)> = worst.collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let Some((most, of)) = all.last().copied() else {
-        return not_testable(&format!("there is no {metric}{}", where_label(filter)));
+        return not_testable(&format!("{metric} was not measured{}", where_label(filter)));
     };
     let tried =
         |row: &Row| row.metrics.get(trials).map_or(0.0, |mean| mean.value * row.rounds as f64);

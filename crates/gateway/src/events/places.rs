@@ -83,8 +83,8 @@ impl Wish {
     }
 }
 
-/// Looks up what is not known, and returns where the reader begins in each partition. Feeds that have not begun do. One
-/// partition without a leader fails all: see [`super::place_lookup`].
+/// Starts each feed that is not started, looks up its missing offsets, and returns the first offset of the reader in each
+/// partition. A partition without a leader fails the call: see [`super::place_lookup`].
 pub(super) async fn begin(
     cluster: &Cluster,
     tail: &mpsc::UnboundedSender<Joining>,
