@@ -197,7 +197,7 @@ pub(crate) fn outcome(sheets: &[Sheet<'_>]) -> String {
             return ids.len().to_string();
         }
         if ids.is_empty() {
-            "none".to_owned()
+            "no experiment".to_owned()
         } else {
             format!("{} ({})", ids.len(), ids.join(", "))
         }

@@ -23,10 +23,8 @@ fn values(text: &str) -> Vec<&str> {
     values
 }
 
-#[test]
-fn a_reader_that_starts_while_a_partition_has_no_leader_reads_the_others() {
-    let (_place, folder) = place();
-    let up = Up::of(&folder, 3, &[]);
+/// Creates `thirds` with a record in each of its three partitions, and kills the leader of partition 0. Returns the id of that broker.
+fn lose_a_leader(up: &Up) -> usize {
     up.run("topic create thirds -p 3 -r 1");
     for partition in 0..3 {
         append(&up.bootstrap, partition, &format!("of {partition}"));
@@ -39,6 +37,14 @@ fn a_reader_that_starts_while_a_partition_has_no_leader_reads_the_others() {
     wait_until("partition 0 has no leader", || {
         described(&up.bootstrap, "thirds").is_some_and(|rows| rows[0].0 < 0)
     });
+    leader
+}
+
+#[test]
+fn a_reader_that_starts_while_a_partition_has_no_leader_reads_the_others() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    lose_a_leader(&up);
     let alone = up.run("consume thirds -n 2");
     assert_eq!(values(&alone), ["of 1", "of 2"]);
     let member = up.run("consume thirds -n 2 --group after");
@@ -115,19 +121,8 @@ fn readers_of_a_gateway_that_start_without_a_leader_of_one_partition_read_the_ot
     let (_place, folder) = place();
     let mut up = Up::of(&folder, 3, &[]);
     let gateways = up.gateways();
-    up.run("topic create thirds -p 3 -r 1");
-    for partition in 0..3 {
-        append(&up.bootstrap, partition, &format!("of {partition}"));
-    }
-    // The coordinator's topic exists before a broker dies.
-    up.run("consume thirds -n 3 --group before");
-    let rows = described(&up.bootstrap, "thirds").unwrap();
-    let leader = usize::try_from(rows[0].0).unwrap();
+    let leader = lose_a_leader(&up);
     let url = &gateways[leader % 3];
-    up.brokers[leader - 1].signal(Signal::KILL);
-    wait_until("partition 0 has no leader", || {
-        described(&up.bootstrap, "thirds").is_some_and(|rows| rows[0].0 < 0)
-    });
 
     let mut latest = GatewayStream::events(url, "from=latest");
     latest.until(&["no leader answers for 1 partitions", " thirds-0\n"]);
