@@ -1,5 +1,5 @@
-//! `cargo xt failover`: the laboratory's x-failover with the client libraries of `conformance/`, which it installs first. The
-//! laboratory itself knows our own client and Kafka's only, and takes programs of others by name.
+//! `cargo xt failover`: the laboratory's x-failover, or x-paused, with the client libraries of `conformance/`, which it installs first.
+//! The laboratory itself knows our own client and Kafka's only, and takes programs of others by name.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,10 @@ const CLIENTS: [(&str, &str); 6] = [
 /// `cargo xt failover`
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What `highwater lab run x-failover` is given beside the clients, such as --profile full --vs apache-kafka
+    /// The experiment: x-failover (brokers are killed) or x-paused (a leader is paused)
+    #[arg(long, default_value = "x-failover", value_parser = ["x-failover", "x-paused"])]
+    experiment: String,
+    /// What `highwater lab run` is given beside the clients, such as --profile full --vs apache-kafka
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -33,7 +36,7 @@ pub struct Arguments {
 /// Installs the clients and runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let mut command = process::command(highwater::binary()?);
-    command.args(["lab", "run", "x-failover"]);
+    command.args(["lab", "run", &arguments.experiment]);
     for (program, client) in CLIENTS {
         match script(program) {
             Ok(path) => drop(command.arg("--client").arg(format!("{client}={}", path.display()))),

@@ -4,7 +4,7 @@
 //! Not here: in which order cells are run (`plan`), what was concluded (`claims`).
 
 use crate::definition::{Experiment, Level, Levels, Need, Report};
-use crate::workload::{Console, Delivery, Kind, Via, Workload};
+use crate::workload::{Console, Delivery, Kill, Kind, Via, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +25,8 @@ static REPORTS: LazyLock<Vec<Report>> = LazyLock::new(|| {
 /// About how long one kill takes on a cluster that fails over at once, seconds: looked at before and behind it, the broker
 /// started again and in sync, its partitions moved home.
 const KILL_S: f64 = 9.0;
+/// About how long one pause takes, seconds: the slowest client waits a minute for its request to the paused broker.
+const PAUSE_S: f64 = 75.0;
 /// Clients that see the same kills, if all of them are there.
 const CLIENTS: f64 = 8.0;
 
@@ -61,7 +63,7 @@ pub enum CatalogueError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProfileName {
-    /// Cells of a second or two: everything within half an hour.
+    /// Cells of a second or two: everything within 35 minutes.
     Quick,
     /// Five rounds of ten seconds.
     Standard,
@@ -352,7 +354,11 @@ pub fn cost_seconds(workload: &Workload) -> f64 {
         return workload.warmup_seconds + workload.seconds;
     }
     if workload.kind == Kind::Failover {
-        return f64::from(workload.kills) * KILL_S / CLIENTS;
+        let each_s = match workload.kill {
+            Kill::LeaderPaused => PAUSE_S,
+            Kill::Leader | Kill::LeaderController | Kill::Follower => KILL_S,
+        };
+        return f64::from(workload.kills) * each_s / CLIENTS;
     }
     let records = workload.records as f64;
     let at = |rate: f64| match workload.offered {

@@ -139,7 +139,9 @@ pub fn roles(kill: Kill, brokers: &[i32], controller: i32, number: u32) -> Optio
         Some(among[(number % count) as usize])
     };
     match kill {
-        Kill::Leader => turn(&others).map(|victim| Roles { leader: victim, victim }),
+        Kill::Leader | Kill::LeaderPaused => {
+            turn(&others).map(|victim| Roles { leader: victim, victim })
+        }
         Kill::LeaderController => {
             let is_there = brokers.contains(&controller);
             is_there.then_some(Roles { leader: controller, victim: controller })
@@ -255,6 +257,7 @@ mod tests {
                 let of = |kill| roles(kill, &all, controller, number).unwrap();
                 let leader = of(Kill::Leader);
                 assert!(leader.leader == leader.victim && leader.victim != controller);
+                assert_eq!(of(Kill::LeaderPaused), leader);
                 let both = of(Kill::LeaderController);
                 assert_eq!((both.leader, both.victim), (controller, controller));
                 let follower = of(Kill::Follower);

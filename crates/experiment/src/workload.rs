@@ -38,6 +38,8 @@ pub enum Kill {
     LeaderController,
     /// A follower of it; not the active controller.
     Follower,
+    /// The leader, not the active controller, is paused (SIGSTOP): its connections stay open and carry no answer.
+    LeaderPaused,
 }
 
 /// How long a producer waits for whom.

@@ -471,11 +471,23 @@ fn children_of(parent: &Child) -> Vec<u32> {
 /// acknowledged is lost, doubled or out of order.
 #[test]
 fn brokers_are_killed_under_a_client_and_come_back() {
+    outages_lose_nothing(&[Kill::Leader, Kill::LeaderController, Kill::Follower]);
+}
+
+/// The request in flight to a paused leader waits for its client's time-out; nothing that was acknowledged is lost, doubled or out of
+/// order.
+#[test]
+fn a_leader_is_paused_under_a_client_and_resumed() {
+    outages_lose_nothing(&[Kill::LeaderPaused]);
+}
+
+/// One outage of each kind under our own client, on one cluster.
+fn outages_lose_nothing(kinds: &[Kill]) {
     let target = Target::Program(PROGRAM.into());
     let cluster = target.start(&Shape { brokers: 3, settings: Default::default() }).unwrap();
     let clients = ["highwater".to_owned()];
     let watch = Watch::of(&cluster.bootstrap);
-    for kill in [Kill::Leader, Kill::LeaderController, Kill::Follower] {
+    for kill in kinds.iter().copied() {
         let workload = Workload {
             kind: Kind::Failover,
             kill,

@@ -342,13 +342,13 @@ impl Running<'_> {
             partition = self.brokers.partition_of(roles.leader)?;
         }
         self.strike(number, roles, partition)?;
-        self.session.cluster.restart(roles.victim)?;
+        self.bring_back(roles.victim)?;
         let started_us = now_us();
         self.settle(false).context("the broker that was killed was started again")?;
         let until_back = Window { from_us: started_us, until_us: now_us() };
         self.note(partition, until_back, |client| &mut client.returns);
         match self.session.workload.kill {
-            Kill::Leader | Kill::LeaderController => self.move_home(partition),
+            Kill::Leader | Kill::LeaderController | Kill::LeaderPaused => self.move_home(partition),
             Kill::Follower => Ok(()),
         }
     }
@@ -362,7 +362,12 @@ impl Running<'_> {
         self.note(partition, steady, |client| &mut client.steady);
         let struck: Vec<usize> =
             (0..self.clients.len()).filter(|at| self.clients[*at].out.is_none()).collect();
-        self.session.cluster.kill(roles.victim)?;
+        match self.session.workload.kill {
+            Kill::LeaderPaused => self.session.cluster.pause(roles.victim)?,
+            Kill::Leader | Kill::LeaderController | Kill::Follower => {
+                self.session.cluster.kill(roles.victim)?;
+            }
+        }
         self.wait_until_all_flow(partition, killed_us, self.session.steady, FLOWING)?;
         let around = Window { from_us: killed_us, until_us: now_us() };
         let clock_set = clock.warning();
@@ -375,6 +380,16 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Starts a killed broker, or resumes a paused one.
+    fn bring_back(&self, victim: i32) -> Result<()> {
+        match self.session.workload.kill {
+            Kill::LeaderPaused => self.session.cluster.resume(victim),
+            Kill::Leader | Kill::LeaderController | Kill::Follower => {
+                self.session.cluster.restart(victim)
+            }
+        }
     }
 
     /// Makes the broker that came back leader again while all are alive.

@@ -177,6 +177,22 @@ impl Cluster {
         self.keeper.restart(id)
     }
 
+    /// Pauses the broker of this id, from 1, with SIGSTOP; returns when none of its threads runs.
+    ///
+    /// # Errors
+    /// The laboratory did not start the broker, or its process has ended.
+    pub fn pause(&self, id: i32) -> Result<()> {
+        peer::process::pause_processes(&[self.keeper.pid(id)?])
+    }
+
+    /// Resumes the broker of this id, which was paused.
+    ///
+    /// # Errors
+    /// The laboratory did not start the broker, or its process has ended.
+    pub fn resume(&self, id: i32) -> Result<()> {
+        peer::process::resume_process(self.keeper.pid(id)?)
+    }
+
     /// The end of what a broker wrote, for an error.
     pub fn last_words(&self) -> String {
         self.keeper.last_words()

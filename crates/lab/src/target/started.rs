@@ -51,6 +51,18 @@ impl Keeper {
         }
     }
 
+    /// The process of the broker of this id.
+    pub(super) fn pid(&self, id: i32) -> Result<u32> {
+        match self {
+            Keeper::Highwater { servers, .. } => Ok(of_id(&mut locked(servers), id)?.pid()),
+            Keeper::ApacheKafka(brokers) => {
+                let pids = locked(brokers).pids();
+                pids.get(index(id)?).copied().with_context(|| format!("no broker has the id {id}"))
+            }
+            Keeper::Others => bail!("the laboratory did not start these brokers"),
+        }
+    }
+
     pub(super) fn last_words(&self) -> String {
         match self {
             Keeper::Highwater { servers, .. } => servers.lock().map_or_else(
