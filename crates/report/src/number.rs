@@ -81,6 +81,15 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
+/// A ratio in words that are read in passing: `1.6× more`, `24× less`; `1.0×` where neither is seen.
+pub(crate) fn multiple(ratio: f64) -> String {
+    let (multiple, word) = if ratio < 1.0 { (1.0 / ratio, "less") } else { (ratio, "more") };
+    match short(multiple) {
+        same if same == "1.0" => format!("{same}×"),
+        multiple => format!("{multiple}×\u{a0}{word}"),
+    }
+}
+
 /// A time that is read in passing: `40 ms`, `9.5 s`.
 pub(crate) fn duration(ms: f64) -> String {
     if ms < 1000.0 { format!("{} ms", short(ms)) } else { format!("{} s", short(ms / 1000.0)) }
@@ -148,6 +157,13 @@ mod tests {
         assert_eq!(shown, ["1.1 million", "153,000", "9,320", "410", "77", "8.2", "0.041", "0"]);
         assert_eq!(percent_whole(0.4436), "44\u{a0}%");
         assert_eq!(percent_whole(0.0123), "1.2\u{a0}%");
+    }
+
+    #[test]
+    fn multiples_name_their_direction() {
+        let shown: Vec<String> =
+            [1.64, 0.448, 0.0042, 0.98, 1.02].into_iter().map(multiple).collect();
+        assert_eq!(shown, ["1.6×\u{a0}more", "2.2×\u{a0}less", "238×\u{a0}less", "1.0×", "1.0×"]);
     }
 
     #[test]

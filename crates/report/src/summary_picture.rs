@@ -92,7 +92,7 @@ impl Drawing<'_> {
         for group in &class.bars {
             self.write(left, y + 16, "", &format!("{}, {}", group.name, group.unit));
             if let Some(ratio) = group.ratio() {
-                self.write_right(left + width, y + 16, &format!("{}×", number::short(ratio)));
+                self.write_right(left + width, y + 16, &number::multiple(ratio));
             }
             self.bars(&group.values, (left, y + HEAD), width, &number::short);
             y += HEAD + BAR * self.targets.len() as i32;
@@ -106,11 +106,7 @@ impl Drawing<'_> {
         for (name, values) in [("median", &gaps.median_ms), ("worst", &gaps.worst_ms)] {
             self.write(left, y + 16, "", &format!("pause of writes, {name}"));
             if let [first, second] = values[..] {
-                self.write_right(
-                    left + width,
-                    y + 16,
-                    &format!("{}×", number::short(first / second)),
-                );
+                self.write_right(left + width, y + 16, &number::multiple(first / second));
             }
             self.bars(values, (left, y + HEAD), width, &number::duration);
             y += HEAD + BAR * self.targets.len() as i32;

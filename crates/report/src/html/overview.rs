@@ -72,7 +72,7 @@ fn panel(class: &DurabilityClass, targets: &[Shown]) -> Markup {
                 h3 {
                     (group.name) " " span.quiet { (group.unit) }
                     @if let Some(ratio) = group.ratio() {
-                        b.good[group.first_is_better()].bad[!group.first_is_better()] { (number::short(ratio)) "×" }
+                        b.good[group.first_is_better()].bad[!group.first_is_better()] { (number::multiple(ratio)) }
                     }
                 }
                 (bars(&group.values, targets, &|value| number::short(value)))
@@ -101,7 +101,7 @@ fn bars(values: &[f64], targets: &[Shown], text: &dyn Fn(f64) -> String) -> Mark
 fn factor(times_ms: &[f64]) -> Markup {
     html! {
         @if let [first, second] = times_ms {
-            b.good[first < second].bad[first >= second] { (number::short(first / second)) "×" }
+            b.good[first < second].bad[first >= second] { (number::multiple(first / second)) }
         }
     }
 }
@@ -112,9 +112,9 @@ fn failover(gaps: &Failover, targets: &[Shown]) -> Markup {
             h2 { "A broker is killed"
                 small { (number::fixed(gaps.kills, 0)) " kills, " (wording::count(gaps.clients, "client")) }
             }
-            h3 { "Time without an acknowledgement, median" (factor(&gaps.median_ms)) }
+            h3 { "Pause of writes, median" (factor(&gaps.median_ms)) }
             (bars(&gaps.median_ms, targets, &number::duration))
-            h3 { "the worst" (factor(&gaps.worst_ms)) }
+            h3 { "Pause of writes, worst" (factor(&gaps.worst_ms)) }
             (bars(&gaps.worst_ms, targets, &number::duration))
         }
     }
