@@ -2,7 +2,7 @@
 // phone, looked over by axe within the console's own content policy; then actions, by mouse and by keyboard.
 // CONSOLE: the gateway's URL. HIGHWATER, ACCESS: the program that makes load and is asked for lag, and the words (JSON) by which it
 // reaches the cluster. KAFKAS_GROUPS: in front of Apache Kafka, the words of a command that runs kafka-consumer-groups. SHOTS: a
-// folder for pictures.
+// folder for pictures. REPORT: the URL of a report's page.
 "use strict";
 const { execFileSync, spawn } = require("node:child_process");
 const fs = require("node:fs");
@@ -14,6 +14,7 @@ const base = process.env.CONSOLE;
 const access = JSON.parse(process.env.ACCESS);
 const kafkasGroups = process.env.KAFKAS_GROUPS && JSON.parse(process.env.KAFKAS_GROUPS);
 const shots = process.env.SHOTS;
+const REPORT = process.env.REPORT;
 const findings = [];
 const found = (what) => { findings.push(what); console.log(`not so: ${what}`); };
 const check = (holds, what) => { if (!holds) found(what); };
@@ -144,6 +145,27 @@ const look = async (browser) => {
       }
       await context.close();
     }
+  }
+};
+
+// The bars of the report's first screen have the widths that the page declares, in percent of their group.
+const bars = async (browser) => {
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    const context = await browser.newContext({ viewport });
+    const page = await context.newPage();
+    await page.goto(REPORT, { waitUntil: "load" });
+    const drawn = await page.evaluate(() => [...document.querySelectorAll(".group .bar i")].map((bar) => ({
+      group: bar.closest(".group").clientWidth,
+      share: parseFloat(bar.style.width) / 100,
+      width: bar.getBoundingClientRect().width,
+    })));
+    check(drawn.length > 0, `report-${size}: no bars`);
+    for (const { group, share, width } of drawn) {
+      check(Math.abs(width - share * group) <= 1, `report-${size}: a bar of ${width} pixels, ${share * group} declared`);
+    }
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    check(wide <= 0, `report-${size}: ${wide} pixels too wide`);
+    await context.close();
   }
 };
 
@@ -377,6 +399,7 @@ const main = async () => {
     const metered = meter();
     await look(maker);
     await missed(maker);
+    await bars(maker);
     await stop();
     await metered;
     await actions(maker);

@@ -76,6 +76,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     node.arg(repository().join("conformance/browser/main.js"));
     node.env("NODE_PATH", modules.join("node_modules")).env("CHROMIUM", chromium);
     node.env("CONSOLE", format!("http://{}", gateway.address)).env("SHOTS", &shots);
+    let report = repository().join("docs/reports/2-cores-cluster/report.html");
+    node.env("REPORT", format!("file://{}", report.display()));
     node.env("HIGHWATER", &program).env("ACCESS", serde_json::to_string(&cluster.access())?);
     if let Some(groups) = cluster.kafkas_groups()? {
         node.env("KAFKAS_GROUPS", serde_json::to_string(&groups)?);
