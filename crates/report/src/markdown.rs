@@ -95,7 +95,7 @@ impl Draft<'_> {
         if !overview.is_compared {
             return;
         }
-        self.say(&format!("**What {} loses at**", inert(&overview.targets[0].name)));
+        self.say(&format!("**{}**", inert(&overview.losses_title())));
         let line = |loss: &Loss| {
             let (factor, cell, certainty) = (loss.factor(), &loss.cell, loss.certainty());
             inert(&format!("{factor} in {}: {cell}; {certainty}", loss.experiment))

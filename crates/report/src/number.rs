@@ -81,13 +81,9 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
-/// A ratio in words that are read in passing: `1.6× more`, `24× less`; `1.0×` where neither is seen.
+/// A ratio that is read in passing: `1.6×`, and below one a share in percent: `44 %`, `0.4 %`.
 pub(crate) fn multiple(ratio: f64) -> String {
-    let (multiple, word) = if ratio < 1.0 { (1.0 / ratio, "less") } else { (ratio, "more") };
-    match short(multiple) {
-        same if same == "1.0" => format!("{same}×"),
-        multiple => format!("{multiple}×\u{a0}{word}"),
-    }
+    if ratio < 0.995 { percent_whole(ratio) } else { format!("{}×", short(ratio)) }
 }
 
 /// A time that is read in passing: `40 ms`, `9.5 s`.
@@ -160,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn multiples_name_their_direction() {
+    fn multiples_below_one_are_shares() {
         let shown: Vec<String> =
-            [1.64, 0.448, 0.0042, 0.98, 1.02].into_iter().map(multiple).collect();
-        assert_eq!(shown, ["1.6×\u{a0}more", "2.2×\u{a0}less", "238×\u{a0}less", "1.0×", "1.0×"]);
+            [1.64, 0.448, 0.0042, 0.998, 1.02].into_iter().map(multiple).collect();
+        assert_eq!(shown, ["1.6×", "45\u{a0}%", "0.4\u{a0}%", "1.00×", "1.0×"]);
     }
 
     #[test]

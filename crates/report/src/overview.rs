@@ -54,10 +54,10 @@ pub(crate) struct Shown {
 /// The cells in which the compared target gave acknowledgements of one worth.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DurabilityClass {
-    /// `Synced to disk` or `Page cache`.
-    pub(crate) title: &'static str,
-    /// A sentence with the durability of an acknowledgement on each target.
-    pub(crate) note: String,
+    /// The durability of an acknowledgement on each target: `Synced to disk`, `Synced by Highwater only`.
+    pub(crate) title: String,
+    /// Whether the compared target synced.
+    pub(crate) is_synced: bool,
     /// Whether the compared target synced and the base did not in any of the cells.
     pub(crate) only_first_syncs: bool,
     /// Cells over which the figures are means.
@@ -121,6 +121,14 @@ impl Overview {
         overview
     }
 
+    /// The heading of the losses; empty without two targets.
+    pub(crate) fn losses_title(&self) -> String {
+        match &self.targets[..] {
+            [first, base, ..] => format!("Where {} is worse than {}", first.name, base.name),
+            _ => String::new(),
+        }
+    }
+
     /// Whether there is anything to draw.
     pub(crate) fn has_figures(&self) -> bool {
         !self.classes.is_empty() || self.failover.is_some()
@@ -163,14 +171,14 @@ fn is_cached(durability: Durability) -> bool {
 }
 
 fn classes(names: &[&str], sheets: &[Sheet<'_>]) -> Vec<DurabilityClass> {
-    let synced = class("Synced to disk", is_synced, names, sheets);
-    let cached = class("Page cache", is_cached, names, sheets);
+    let synced = class(true, is_synced, names, sheets);
+    let cached = class(false, is_cached, names, sheets);
     synced.into_iter().chain(cached).collect()
 }
 
 /// The cells of one class in which every target measured all four metrics.
 fn class(
-    title: &'static str,
+    synced: bool,
     is_class: fn(Durability) -> bool,
     names: &[&str],
     sheets: &[Sheet<'_>],
@@ -205,16 +213,25 @@ fn class(
     let others_sync = names.iter().skip(1).any(|name| {
         cells.iter().any(|(sheet, row)| durability_of(sheet, row, name).is_some_and(is_synced))
     });
-    let only_first_syncs = title == "Synced to disk" && names.len() > 1 && !others_sync;
-    let note = match only_first_syncs {
-        true => format!("{} does not sync in these cells.", wording::target(names[1])),
-        false => String::new(),
+    let only_first_syncs = synced && names.len() > 1 && !others_sync;
+    let title = match (synced, only_first_syncs) {
+        (false, _) => "Not synced to disk".to_owned(),
+        (true, false) => "Synced to disk".to_owned(),
+        (true, true) => format!("Synced by {} only", wording::target(names[0])),
     };
-    Some(DurabilityClass { title, note, only_first_syncs, cells: cells.len(), bars: bars.into() })
+    Some(DurabilityClass {
+        title,
+        is_synced: synced,
+        only_first_syncs,
+        cells: cells.len(),
+        bars: bars.into(),
+    })
 }
 
 fn failover(names: &[&str], sheets: &[Sheet<'_>]) -> Option<Failover> {
+    // A paused leader is no killed broker: its gaps are time-outs of the clients.
     let cells: Vec<(&Sheet<'_>, &Row<'_>)> = own_rounds(sheets)
+        .filter(|sheet| sheet.experiment.id == "x-failover")
         .flat_map(|sheet| sheet.rows.iter().map(move |row| (sheet, row)))
         .filter(|(sheet, row)| {
             names.iter().all(|name| value_of(sheet, row, name, "gap_p50_ms").is_some())

@@ -87,7 +87,7 @@ impl Drawing<'_> {
     }
 
     fn class(&mut self, class: &DurabilityClass, left: i32, top: i32, width: i32) {
-        self.write(left, top + 14, "head", class.title);
+        self.write(left, top + 14, "head", &class.title);
         let mut y = top + 24;
         for group in &class.bars {
             self.write(left, y + 16, "", &format!("{}, {}", group.name, group.unit));

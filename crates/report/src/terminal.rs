@@ -13,7 +13,7 @@ pub(crate) fn text(run: &Run, overview: &Overview) -> String {
     let mut lines = vec![overview.finding.clone()];
     for class in &overview.classes {
         lines.push(String::new());
-        lines.push(format!("{} (means of {} cells). {}", class.title, class.cells, class.note));
+        lines.push(format!("{} (means of {} configurations)", class.title, class.cells));
         lines.extend(class.bars.iter().map(|group| bars(group, overview)));
     }
     if let Some(gaps) = &overview.failover {
@@ -26,7 +26,7 @@ pub(crate) fn text(run: &Run, overview: &Overview) -> String {
     }
     if overview.is_compared {
         lines.push(String::new());
-        lines.push(format!("{} loses at", overview.targets[0].name));
+        lines.push(overview.losses_title());
         for loss in overview.losses.iter().take(LOSSES_SHOWN) {
             let (factor, certainty) = (loss.factor(), loss.certainty());
             lines.push(format!("  {factor}: {}, {}; {certainty}", loss.experiment, loss.cell));

@@ -2,7 +2,7 @@
 
 use super::tables;
 use crate::number;
-use crate::overview::{DurabilityClass, Failover, Loss, Overview, Shown};
+use crate::overview::{DurabilityClass, Failover, Overview, Shown};
 use crate::palette;
 use crate::run::Run;
 use crate::sheet::Sheet;
@@ -29,11 +29,22 @@ pub(super) fn first_screen(run: &Run, sheets: &[Sheet<'_>], overview: &Overview)
                 div.panels-of-bars {
                     @for class in &overview.classes { (panel(class, &overview.targets)) }
                     @if let Some(gaps) = &overview.failover { (failover(gaps, &overview.targets)) }
-                    @if overview.is_compared { (losses(&overview.losses, &overview.targets)) }
+                    @if overview.classes.len() > 1 { (method_note()) }
+                    @if overview.is_compared { (losses(overview)) }
                 }
             }
         }
         (trust(run, sheets, overview))
+    }
+}
+
+/// What the bars are: without it, two panels look like one workload with and without syncs.
+fn method_note() -> Markup {
+    html! {
+        p.notes.wide {
+            "Bars are geometric means over configurations (record sizes, batches, partitions, clients). Each panel has its own ones, so panels \
+             are not compared with each other. Most run at full load, where latency is queueing time. Memory is resident, of all brokers together."
+        }
     }
 }
 
@@ -45,7 +56,9 @@ fn kicker(run: &Run) -> String {
     }
     let of = |key: &str| run.environment.get(key).filter(|value| !value.is_empty());
     parts.extend(
-        of("cpu.cores").zip(of("cpu.model")).map(|(cores, model)| format!("{cores} × {model}")),
+        of("cpu.cores")
+            .zip(of("cpu.model"))
+            .map(|(cores, model)| format!("one machine, {cores} cores, {model}")),
     );
     parts.join(" · ")
 }
@@ -67,7 +80,7 @@ fn legend(targets: &[Shown]) -> Markup {
 fn panel(class: &DurabilityClass, targets: &[Shown]) -> Markup {
     html! {
         div.bars {
-            h2 { (class.title) small { "means of " (wording::count(class.cells, "cell")) } }
+            h2 { (class.title) small { (wording::count(class.cells, "configuration")) } }
             @for group in &class.bars {
                 h3 {
                     (group.name) " " span.quiet { (group.unit) }
@@ -77,7 +90,6 @@ fn panel(class: &DurabilityClass, targets: &[Shown]) -> Markup {
                 }
                 (bars(&group.values, targets, &|value| number::short(value)))
             }
-            @if !class.note.is_empty() { p.notes { (class.note) } }
         }
     }
 }
@@ -120,11 +132,11 @@ fn failover(gaps: &Failover, targets: &[Shown]) -> Markup {
     }
 }
 
-fn losses(losses: &[Loss], targets: &[Shown]) -> Markup {
-    let name = targets.first().map_or("", |target| target.name.as_str());
+fn losses(overview: &Overview) -> Markup {
+    let losses = &overview.losses;
     html! {
         div.bars.losses {
-            h2 { "What " (name) " loses at" }
+            h2 { (overview.losses_title()) }
             @if losses.is_empty() {
                 p { "No compared figure is worse." }
             } @else {

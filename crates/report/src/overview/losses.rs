@@ -42,16 +42,16 @@ pub(crate) struct Loss {
 impl Loss {
     /// How far the difference is beyond noise, in words.
     pub(crate) fn certainty(&self) -> String {
-        let cells = wording::count(self.cells, "cell");
+        let cells = wording::count(self.cells, "configuration");
         match self.beyond_noise {
-            0 => format!("worse in {} of {cells}, not beyond noise", self.worse),
+            0 => format!("worse in {} of {cells}, within noise", self.worse),
             n => format!("worse in {} of {cells}, in {n} beyond noise", self.worse),
         }
     }
 
-    /// `0.88 times the throughput`.
+    /// `0.88 times its throughput`, of the base.
     pub(crate) fn factor(&self) -> String {
-        format!("{} times the {}", number::short(self.ratio), self.metric)
+        format!("{} times its {}", number::short(self.ratio), self.metric)
     }
 
     /// How much worse, above 1.
@@ -77,7 +77,7 @@ fn loss(sheet: &Sheet<'_>, metric: &str) -> Option<Loss> {
     let label = |row: &Row<'_>| {
         let levels = factors.iter().filter_map(|factor| Some((factor, row.cell.get(*factor)?)));
         let levels: Vec<String> = levels.map(|(factor, l)| wording::setting(factor, l)).collect();
-        if levels.is_empty() { "the only cell".to_owned() } else { levels.join(", ") }
+        if levels.is_empty() { "the only configuration".to_owned() } else { levels.join(", ") }
     };
     let compared = |row: &Row<'_>| -> Option<(String, Ratio)> {
         Some((label(row), row.ratios?.get(metric)?.clone()))

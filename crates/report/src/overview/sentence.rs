@@ -40,13 +40,15 @@ fn compared(first: &str, base: &str, class: &DurabilityClass) -> String {
             number::percent(ratio.unwrap_or(0.0))
         ),
     };
-    let synced =
-        if class.only_first_syncs { ", synced to disk where the other is not" } else { "" };
+    let synced = match class.only_first_syncs {
+        true => format!(" and syncs them first, which {base} does not"),
+        false => String::new(),
+    };
     let share = |metric: &str, name: &str| {
         ratio_of(class, metric)
             .map(|ratio| format!("{} of the {name}", number::percent_whole(ratio)))
     };
-    let costs = [share("broker_cpu_s_per_mrec", "CPU"), share("broker_rss_mib", "memory")];
+    let costs = [share("broker_cpu_s_per_mrec", "CPU a record"), share("broker_rss_mib", "memory")];
     let costs: Vec<String> = costs.into_iter().flatten().collect();
     format!("{rate}{synced}, with {}", costs.join(" and "))
 }
@@ -56,7 +58,7 @@ fn alone(first: &str, class: &DurabilityClass) -> String {
         let bar = class.bars.iter().find(|bar| bar.metric == metric);
         bar.and_then(|bar| bar.values.first()).map_or_else(String::new, |v| number::short(*v))
     };
-    let synced = if class.title == "Synced to disk" { ", synced to disk" } else { "" };
+    let synced = if class.is_synced { ", synced to disk" } else { "" };
     format!(
         "{first} acknowledges {} records a second{synced}, at {} s of broker CPU per million and {} MiB of memory",
         value("throughput"),
@@ -69,7 +71,7 @@ fn resumption(base: Option<&str>, gaps: &Failover) -> String {
     let ours = gaps.median_ms.first().map_or_else(String::new, |ms| number::duration(*ms));
     match (base, gaps.median_ms.get(1)) {
         (Some(base), Some(theirs)) => {
-            format!("writes resume in {ours}, on {base} in {}", number::duration(*theirs))
+            format!("writes resume in {ours} (median), on {base} in {}", number::duration(*theirs))
         }
         _ => format!("writes resume in {ours}"),
     }

@@ -38,12 +38,15 @@ fn the_finding_and_its_figures_come_first() {
     let first = first_screen(&measured());
     let heading = first.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next()).unwrap();
     assert!(heading.contains("Highwater acknowledges 1.") && heading.contains("Apache Kafka"));
-    assert!(heading.contains("10\u{a0}% of the CPU and 10\u{a0}% of the memory"), "{heading}");
+    assert!(
+        heading.contains("10\u{a0}% of the CPU a record and 10\u{a0}% of the memory"),
+        "{heading}"
+    );
     for name in ["Throughput", "p99 latency", "Broker CPU", "Broker memory"] {
         assert_eq!(first.matches(&format!("<h3>{name} ")).count(), 1, "{name}");
     }
-    assert!(first.contains("What Highwater loses at"));
-    assert!(first.find("<details").unwrap() > first.find("loses at").unwrap());
+    assert!(first.contains("Where Highwater is worse than Apache Kafka"));
+    assert!(first.find("<details").unwrap() > first.find("is worse than").unwrap());
 }
 
 #[test]
@@ -59,10 +62,9 @@ fn synced_and_page_cache_are_apart() {
     }
     again(&mut run, &[]);
     let first = first_screen(&run);
-    let synced = first.find("Synced to disk").expect("synced");
-    assert!(synced < first.find("Page cache").expect("page cache"));
-    assert!(first.contains("synced to disk where the other is not"));
-    assert!(first.contains("Apache Kafka does not sync in these cells."));
+    let synced = first.find("Synced by Highwater only").expect("synced");
+    assert!(synced < first.find("Not synced to disk").expect("not synced"));
+    assert!(first.contains("and syncs them first, which Apache Kafka does not"));
 }
 
 #[test]
@@ -75,8 +77,8 @@ fn what_is_worse_is_listed_with_its_cell() {
     }
     again(&mut run, &[]);
     let first = first_screen(&run);
-    let losses = first.split("loses at").nth(1).unwrap();
-    assert!(losses.contains("times the throughput"), "{losses}");
+    let losses = first.split("is worse than").nth(1).unwrap();
+    assert!(losses.contains("times its throughput"), "{losses}");
     assert!(losses.contains("worse in 1 of"), "{losses}");
 }
 
@@ -143,5 +145,5 @@ fn the_terminal_gets_the_same_finding() {
     // Markdown has plain spaces.
     let finding = finding.replace('\u{a0}', " ");
     assert!(text(&render(&run), "report.md").contains(&format!("**{finding}**")));
-    assert!(summary.contains("Highwater loses at"));
+    assert!(summary.contains("Where Highwater is worse than Apache Kafka"));
 }
