@@ -15,6 +15,7 @@ mod hung_directory;
 mod lost_disks;
 mod metrics;
 mod missing_directory;
+mod one_direction;
 mod outage;
 mod partial_outage;
 mod proxied;

@@ -20,7 +20,11 @@ fn http_address(broker: &Broker) -> String {
 }
 
 fn page(broker: &Broker) -> Option<Page> {
-    let mut stream = TcpStream::connect(http_address(broker)).ok()?;
+    page_at(&http_address(broker))
+}
+
+fn page_at(http: &str) -> Option<Page> {
+    let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).ok()?;
@@ -42,6 +46,13 @@ fn value(broker: &Broker, row: &str) -> f64 {
 /// A row of all brokers together.
 pub(super) fn sum(brokers: &[Broker], row: &str) -> f64 {
     brokers.iter().map(|broker| value(broker, row)).sum()
+}
+
+/// The sum of the rows of this name, whatever their labels are, of the broker with this `http.listener`.
+pub(super) fn total(http: &str, name: &str) -> f64 {
+    let page = page_at(http).unwrap();
+    let is_row = |row: &str| row.split('{').next() == Some(name);
+    page.iter().filter(|(row, _)| is_row(row)).map(|(_, value)| value).sum()
 }
 
 pub(super) fn wait_for(what: &str, expected: f64, found: impl Fn() -> f64) {
