@@ -69,7 +69,25 @@ impl Quorum {
 
     /// The quorum as this node sees it; `None` unless this node leads.
     pub fn describe(&self) -> Option<QuorumDescription> {
-        let leads = self.is_leader();
+        self.is_leader().then(|| self.describe_as_leader())
+    }
+
+    /// How many voters answered this node within `silence_max`, itself included, if it was elected leader and no majority of the
+    /// voters answers it. `None` otherwise.
+    pub fn answering_voters(&self, silence_max: Duration) -> Option<usize> {
+        let watched = self.raft().metrics();
+        let is_elected = {
+            let metrics = watched.borrow_watched();
+            metrics.current_leader == Some(metrics.id)
+        };
+        (is_elected && self.is_cut_off()).then(|| {
+            let answers = |heard: Option<Duration>| heard.is_some_and(|ago| ago < silence_max);
+            let voters = self.describe_as_leader().voters;
+            voters.iter().filter(|voter| answers(voter.heard_ago)).count()
+        })
+    }
+
+    fn describe_as_leader(&self) -> QuorumDescription {
         let applied = self.applied_index();
         let watched = self.raft().metrics();
         let metrics = watched.borrow_watched();
@@ -101,11 +119,11 @@ impl Quorum {
         voters.sort_by_key(|node| broker_id(*node));
         learners.sort_by_key(|node| broker_id(*node));
         let committed = metrics.cluster_committed.map(|id| id.index).max(applied);
-        leads.then(|| QuorumDescription {
+        QuorumDescription {
             leader_epoch: i32::try_from(metrics.current_term).unwrap_or(i32::MAX),
             high_watermark: behind(committed),
             voters: voters.iter().map(member).collect(),
             observers: learners.iter().map(member).collect(),
-        })
+        }
     }
 }

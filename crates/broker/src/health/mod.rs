@@ -31,8 +31,9 @@ use crate::cluster::count_superseded;
 use crate::logs::Directory;
 use crate::server::Server;
 
-/// Silence of a voter after which the leader of the quorum counts it as not answering.
-const VOTER_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Silence of a voter after which a cut-off leader of the quorum counts it as not answering: two election time-outs, the
+/// shortest silence of a majority after which a leader is cut off.
+const VOTER_SILENCE_MAX: Duration = Duration::from_millis(1_200);
 /// How long a connection of an unlisted node is reported.
 const UNINVITED_REPORTED: Duration = Duration::from_secs(300);
 
@@ -287,15 +288,11 @@ fn voters(server: &Server) -> VoterFacts {
         ids.sort_unstable();
         ids
     };
-    let answering = quorum.describe().map(|described| {
-        let answers = |heard: Option<Duration>| heard.is_some_and(|ago| ago < VOTER_SILENCE_MAX);
-        described.voters.iter().filter(|voter| answers(voter.heard_ago)).count()
-    });
     VoterFacts {
         node: server.node_id.0,
         leader: quorum.leader().map(|BrokerId(id)| id),
         voters: sorted(&mut quorum.members().0.into_iter().map(|BrokerId(id)| id)),
-        answering,
+        answering: quorum.answering_voters(VOTER_SILENCE_MAX),
         listed: sorted(&mut server.config().voters.iter().map(|voter| voter.id)),
         uninvited: server.health.uninvited(server.clock.moment()),
     }

@@ -259,18 +259,19 @@ fn a_leader_of_the_quorum_without_a_majority_says_so() {
     }
     // F14: as cut off as a leader can be.
     let http = http_of(Path::new(&up.brokers[leader].folder));
-    let says_so = || {
-        let answer = get(&http, "/healthz")?;
-        let without = answer.names("quorum_majority_lost") || answer.names("quorum_leaderless");
-        without.then_some(answer.code)
-    };
-    wait_until("the leader says that it has no majority", || says_so() == Some(200));
+    let answer = until_named(&http, "quorum_majority_lost");
+    assert_eq!((answer.code, answer.status()), (200, "degraded"), "{answer:?}");
+    assert!(!answer.names("quorum_leaderless"), "this node was elected: {answer:?}");
     assert_eq!(get(&http, "/readyz").unwrap().code, 200);
     let (exit, text) = cluster_health(&up.brokers[leader].address);
     assert!(exit == 1 && text.starts_with("healthy: no\n"), "{text}");
+    assert!(text.contains(&format!("broker {}: quorum_majority_lost: ", leader + 1)), "{text}");
     for at in (0..3).filter(|at| *at != leader) {
         up.brokers[at].resume();
     }
+    wait_until("a majority answers", || {
+        get(&http, "/healthz").is_some_and(|answer| !answer.names("quorum_majority_lost"))
+    });
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub struct VoterFacts {
     pub leader: Option<i32>,
     /// Voters in the committed membership, ascending; empty if this node knows none yet.
     pub voters: Vec<i32>,
-    /// Voters that answered this node lately, itself included, if it leads the quorum.
+    /// Voters that answered this node lately, itself included, if it was elected leader and no majority answers it.
     pub answering: Option<usize>,
     /// Voters of `controller.quorum.voters`, ascending; empty if the key is not set.
     pub listed: Vec<i32>,
@@ -259,20 +259,19 @@ impl BrokerFacts {
             );
             add(Condition::ControllerUnreachable, detail);
         }
-        if self.phase != BrokerPhase::Starting && quorum.leader.is_none() {
-            let detail =
-                "the metadata quorum has no leader: no leader is elected and no topic created";
-            add(Condition::QuorumLeaderless, detail.to_owned());
-        }
         if let Some(answering) = quorum.answering
             && answering * 2 <= quorum.voters.len()
         {
             let detail = format!(
-                "this node leads the metadata quorum and {answering} of {} voters answer: another \
-                 controller may be active",
+                "this node was elected leader of the metadata quorum and {answering} of {} voters answer: \
+                 another controller may be active",
                 quorum.voters.len()
             );
             add(Condition::QuorumMajorityLost, detail);
+        } else if self.phase != BrokerPhase::Starting && quorum.leader.is_none() {
+            let detail =
+                "the metadata quorum has no leader: no leader is elected and no topic created";
+            add(Condition::QuorumLeaderless, detail.to_owned());
         }
         if let Some(detail) = quorum.difference() {
             add(Condition::VotersDiffer, detail);

@@ -52,7 +52,7 @@ pub enum Condition {
     ControllerUnreachable,
     /// The metadata quorum has no leader that this node knows.
     QuorumLeaderless,
-    /// This node leads the metadata quorum and no majority of the voters answers it.
+    /// This node was elected leader of the metadata quorum, and no majority of the voters answers it.
     QuorumMajorityLost,
     /// The voters of `controller.quorum.voters` are not the voters of the metadata quorum.
     VotersDiffer,

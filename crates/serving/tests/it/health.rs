@@ -131,7 +131,7 @@ const FAULTS: &[Fault] = &[
     fault(
         "F14: the leader of the quorum is cut off from the other voters",
         |facts| {
-            facts.quorum.leader = Some(1);
+            facts.quorum.leader = None;
             facts.quorum.answering = Some(1);
         },
         200,
