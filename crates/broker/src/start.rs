@@ -8,7 +8,7 @@
 //! pulse thread      checks that the control and data threads run
 //! flusher threads   group commit, for each log directory its own
 //! watch thread      has the sockets watched while a data thread syncs
-//! chores thread     retention, checkpoints; journal threads: journals and marks, for each log directory its own
+//! chores threads    memory and descriptors; for each log directory its own: checkpoints and free room, retention, the journal
 //! cleaner threads   compaction; files thread: closing files in need
 //! removal thread    what was deleted
 //! ```

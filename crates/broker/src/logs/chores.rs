@@ -1,8 +1,10 @@
 //! What is done to logs besides appending and reading: retention, checkpoints, flushing by age,
 //! forgetting producers, closing idle files (not in need: `files.rs`). Not here: removing files (`removal.rs`). Threads that sleep
-//! until the next chore is due: retention has its own, because it waits for two syncs of a directory for each partition, and what is
-//! due each second must not wait behind a hundred thousand of those. The journal of each log directory has its own too: a sync that
-//! hangs holds up neither the other directories nor the other chores.
+//! until the next chore is due.
+//!
+//! Each log directory has threads of its own for the chores that touch its files or the locks of its partitions: an operation that
+//! hangs there holds up neither the other directories nor the chores of the broker as a whole. Retention has its own thread,
+//! because it waits for two syncs of a directory for each partition, and so has the journal.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -65,8 +67,9 @@ impl Stop {
     }
 }
 
-/// What is done; what takes long looks whether the broker stops.
-type Chore = fn(&Arc<Server>, &Stop);
+/// One chore in the log directory of this number; a chore of the broker as a whole ignores the number. A long one returns early
+/// when the broker stops.
+type Chore = fn(&Arc<Server>, usize, &Stop);
 
 /// A chore and when it is due.
 struct Due {
@@ -80,21 +83,32 @@ impl Chores {
     pub fn start(server: &Arc<Server>) -> std::io::Result<Chores> {
         let config = server.config();
         let mut chores = Chores { stop: Arc::default(), threads: Vec::new() };
-        for (name, timetable) in [("chores", timetable(&config)), ("retention", retention(&config))]
-        {
-            let (stop, server) = (Arc::clone(&chores.stop), Arc::downgrade(server));
-            chores.spawn(name.to_owned(), move || {
-                vital::thread(name, || run(&stop, &server, timetable));
-            })?;
-        }
+        chores.spawn_run(server, "chores", 0, shared())?;
+        chores.spawn_run(server, "rare-writes", 0, rare_writes())?;
         let mark_every = Duration::from_millis(config.membership.mark_interval_ms);
         for at in 0..server.logs.directories().count() {
+            chores.spawn_run(server, "directory", at, timetable(&config))?;
+            chores.spawn_run(server, "retention", at, retention(&config))?;
             let (stop, server) = (Arc::clone(&chores.stop), Arc::downgrade(server));
             chores.spawn(format!("journal-{at}"), move || {
                 vital::thread("journal", || keep_journal(&stop, &server, at, mark_every));
             })?;
         }
         Ok(chores)
+    }
+
+    /// Starts a thread for the chores of a timetable in the log directory of this number.
+    fn spawn_run(
+        &mut self,
+        server: &Arc<Server>,
+        name: &'static str,
+        at: usize,
+        timetable: Vec<Due>,
+    ) -> std::io::Result<()> {
+        let (stop, server) = (Arc::clone(&self.stop), Arc::downgrade(server));
+        self.spawn(format!("{name}-{at}"), move || {
+            vital::thread(name, || run(&stop, &server, at, timetable));
+        })
     }
 
     fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
@@ -115,11 +129,42 @@ impl Chores {
     }
 }
 
+fn soon(every: Duration, chore: Chore) -> Due {
+    Due { at: Instant::now() + every, every, chore }
+}
+
+/// Chores that touch no log directory and no lock of a partition.
+fn shared() -> Vec<Due> {
+    let second = Duration::from_secs(1);
+    vec![
+        soon(IDLE_LOOK, |server, _, _| {
+            server.buffers.trim();
+            server.fetch_sessions.drop_idle(Instant::now());
+            server.memory.return_unused();
+        }),
+        // Takes descriptors back that were lent.
+        soon(second, |_, _, _| {
+            reserve::fill();
+        }),
+        soon(second, |server, _, _| server.memory.return_unused_in_need()),
+        soon(log_ends::LOOK_EVERY, |server, _, _| observe::look_at_log_ends(server)),
+    ]
+}
+
+/// Chores that write to directories once in a long time. No other chore waits for them.
+fn rare_writes() -> Vec<Due> {
+    let second = Duration::from_secs(1);
+    vec![
+        soon(second, fill_essential_ballast),
+        soon(second, |server, _, _| crate::health::forget_copies(server)),
+    ]
+}
+
+/// Chores of each log directory.
 fn timetable(config: &BrokerConfig) -> Vec<Due> {
     let log = &config.log;
     let ms = Duration::from_millis;
     let first = Instant::now() + ms(log.initial_delay_ms);
-    let soon = |every: Duration, chore| Due { at: Instant::now() + every, every, chore };
     let after_delay = |every: Duration, chore| Due { at: first, every, chore };
     vec![
         after_delay(ms(log.recovery_point_checkpoint_ms.max(1)), checkpoint),
@@ -128,15 +173,8 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
-        // Takes descriptors back that were lent.
-        soon(Duration::from_secs(1), |_, _| {
-            reserve::fill();
-        }),
-        soon(Duration::from_secs(1), |server, _| server.memory.return_unused_in_need()),
-        soon(Duration::from_secs(1), |server, _| server.logs.look_at_directories()),
+        soon(Duration::from_secs(1), |server, at, _| server.logs.look_at_directory(at)),
         soon(Duration::from_secs(1), look_for_room),
-        soon(Duration::from_secs(1), |server, _| crate::health::forget_copies(server)),
-        soon(log_ends::LOOK_EVERY, |server, _| observe::look_at_log_ends(server)),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
 }
@@ -148,7 +186,7 @@ fn retention(config: &BrokerConfig) -> Vec<Due> {
     vec![Due { at: first, every, chore: retain }]
 }
 
-fn run(stop: &Stop, server: &Weak<Server>, mut timetable: Vec<Due>) {
+fn run(stop: &Stop, server: &Weak<Server>, at: usize, mut timetable: Vec<Due>) {
     loop {
         let next = timetable.iter().map(|due| due.at).min().expect("there are chores");
         if !stop.wait_until(next) {
@@ -157,7 +195,7 @@ fn run(stop: &Stop, server: &Weak<Server>, mut timetable: Vec<Due>) {
         let Some(server) = server.upgrade() else { return };
         let now = Instant::now();
         for due in timetable.iter_mut().filter(|due| due.at <= now) {
-            (due.chore)(&server, stop);
+            (due.chore)(&server, at, stop);
             due.at = Instant::now() + due.every;
         }
     }
@@ -214,10 +252,21 @@ fn report(server: &Server, partition: &Arc<Partition>, result: Result<(), Partit
     }
 }
 
-fn retain(server: &Arc<Server>, stop: &Stop) {
+/// Acts upon each partition in a log directory. Waits while a write hangs there.
+fn each_in(
+    server: &Server,
+    at: usize,
+    mut act: impl FnMut(&Arc<Partition>) -> Result<(), PartitionError>,
+) {
+    for partition in server.logs.open_partitions_at(at) {
+        report(server, &partition, act(&partition));
+    }
+}
+
+fn retain(server: &Arc<Server>, at: usize, stop: &Stop) {
     let now = server.expiry_now();
     let mut starts = Vec::new();
-    each(server, |partition| {
+    each_in(server, at, |partition| {
         if let Some(start) = partition.plan_retention(now)? {
             starts.push((Arc::clone(partition), start));
         }
@@ -254,26 +303,30 @@ fn delete_segments(
     Ok(())
 }
 
-fn look_for_room(server: &Arc<Server>, _: &Stop) {
-    server.logs.look_for_room(|partition, given_back| report(server, partition, given_back));
+fn look_for_room(server: &Arc<Server>, at: usize, _: &Stop) {
+    server.logs.look_for_room(at, |partition, given_back| report(server, partition, given_back));
+}
+
+/// Of a metadata folder beside the log directories.
+fn fill_essential_ballast(server: &Arc<Server>, _: usize, _: &Stop) {
     let config = server.config();
     if !config.log_dirs.contains(&config.metadata_dir) {
         server.logs.fill_essential_ballast(&config.metadata_dir);
     }
 }
 
-fn checkpoint(server: &Arc<Server>, _: &Stop) {
+fn checkpoint(server: &Arc<Server>, at: usize, _: &Stop) {
     // One that is synced needs only small files; the others have their turn in bound_recovery.
-    let is_due = |partition: &&Arc<Partition>| {
+    let is_due = |partition: &Arc<Partition>| {
         let is_synced = partition.settings().durability == Durability::Fsync;
         is_synced && partition.with_log(|log| log.bytes_past_checkpoint()) > 0
     };
-    let topics = server.topics.snapshot();
-    let due: Vec<Arc<Partition>> = topics.partitions().filter(is_due).cloned().collect();
+    let mut due = server.logs.open_partitions_at(at);
+    due.retain(is_due);
     for (partition, cause) in server.logs.checkpoint_logs(&due) {
         report(server, partition, Err(cause));
     }
-    server.logs.checkpoint(server.now());
+    server.logs.checkpoint_directory(at, server.now());
 }
 
 /// What the partitions of all directories hold together: known without looking at any of them.
@@ -281,21 +334,27 @@ fn held(server: &Server, what: fn(&HeldSums) -> u64) -> u64 {
     server.logs.directories().map(|directory| what(directory.sync_queue().held())).sum()
 }
 
-/// Checkpoints the logs with the most to recover until what is left is little.
-fn bound_recovery(server: &Arc<Server>, _: &Stop) {
-    if held(server, HeldSums::unchecked_bytes) <= UNCHECKED_BYTES_MAX {
+/// The same of the partitions of one directory.
+fn held_in(server: &Server, at: usize, what: fn(&HeldSums) -> u64) -> u64 {
+    server.logs.directories().nth(at).map_or(0, |directory| what(directory.sync_queue().held()))
+}
+
+/// Checkpoints the logs with the most to recover until what is left is little. Each directory has its part of the limit.
+fn bound_recovery(server: &Arc<Server>, at: usize, _: &Stop) {
+    let bytes_max = UNCHECKED_BYTES_MAX / server.logs.directories().count().max(1) as u64;
+    if held_in(server, at, HeldSums::unchecked_bytes) <= bytes_max {
         return;
     }
-    let topics = server.topics.snapshot();
-    let mut unchecked: Vec<(u64, &Arc<Partition>)> = topics
-        .partitions()
+    let here = server.logs.open_partitions_at(at);
+    let mut unchecked: Vec<(u64, &Arc<Partition>)> = here
+        .iter()
         .map(|partition| (partition.with_log(|log| log.bytes_past_checkpoint()), partition))
         .filter(|(bytes, _)| *bytes > 0)
         .collect();
     let mut left: u64 = unchecked.iter().map(|(bytes, _)| bytes).sum();
     unchecked.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (bytes, partition) in unchecked {
-        if left <= UNCHECKED_BYTES_MAX / 2 {
+        if left <= bytes_max / 2 {
             break;
         }
         if let Err(PartitionError::Storage(cause)) = partition.checkpoint(1) {
@@ -303,23 +362,22 @@ fn bound_recovery(server: &Arc<Server>, _: &Stop) {
         }
         left -= bytes;
     }
-    server.logs.checkpoint(server.now());
+    server.logs.checkpoint_directory(at, server.now());
 }
 
-fn flush_by_age(server: &Arc<Server>, _: &Stop) {
-    for topic in server.topics.snapshot().iter() {
-        let Some(settings) = topic.settings() else { continue };
-        let aged = settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX;
-        if aged {
-            topic.partitions.iter().flatten().for_each(|partition| partition.request_sync());
-        }
-    }
+fn flush_by_age(server: &Arc<Server>, at: usize, _: &Stop) {
+    let is_aged = |partition: &Partition| {
+        let settings = partition.settings();
+        settings.durability == Durability::PageCache && settings.flush_ms < i64::MAX
+    };
+    let aged = server.logs.open_partitions_at(at).into_iter().filter(|it| is_aged(it));
+    aged.for_each(|partition| partition.request_sync());
 }
 
-fn expire_producers(server: &Arc<Server>, _: &Stop) {
+fn expire_producers(server: &Arc<Server>, at: usize, _: &Stop) {
     let now = server.expiry_now();
     let expiration_ms = server.config().producers.expiration_ms;
-    each(server, |partition| {
+    each_in(server, at, |partition| {
         partition.maintain(|log, _| {
             log.expire_producers(now, expiration_ms);
             Ok(())
@@ -327,26 +385,24 @@ fn expire_producers(server: &Arc<Server>, _: &Stop) {
     });
 }
 
-/// Expires refused sequences. While the partitions keep more producers than the limit, each removes those that appended
+/// Expires refused sequences. While all partitions keep more producers than the limit, each removes those that appended
 /// longest ago, in proportion to the number that it keeps.
-fn bound_producers(server: &Arc<Server>, _: &Stop) {
-    let topics = server.topics.snapshot();
-    if held(server, HeldSums::refused_bytes) > 0 {
+fn bound_producers(server: &Arc<Server>, at: usize, _: &Stop) {
+    if held_in(server, at, HeldSums::refused_bytes) > 0 {
         // Takes no lock where nothing was refused, and no lock of a partition.
-        topics.partitions().for_each(|partition| partition.expire_refused(server.now()));
+        let here = server.logs.open_partitions_at(at);
+        here.iter().for_each(|partition| partition.expire_refused(server.now()));
     }
-    if held(server, HeldSums::producer_bytes) <= PRODUCER_BYTES_MAX as u64 {
-        return;
-    }
-    let known: Vec<(usize, &Arc<Partition>)> = topics
-        .partitions()
-        .map(|partition| (partition.with_log(|log| log.producer_bytes()), partition))
-        .filter(|(bytes, _)| *bytes > 0)
-        .collect();
-    let all: usize = known.iter().map(|(bytes, _)| bytes).sum();
+    let all = held(server, HeldSums::producer_bytes) as usize;
     if all <= PRODUCER_BYTES_MAX {
         return;
     }
+    let here = server.logs.open_partitions_at(at);
+    let known: Vec<(usize, &Arc<Partition>)> = here
+        .iter()
+        .map(|partition| (partition.with_log(|log| log.producer_bytes()), partition))
+        .filter(|(bytes, _)| *bytes > 0)
+        .collect();
     warn!(
         bytes = all,
         bytes_max = PRODUCER_BYTES_MAX,
@@ -364,19 +420,16 @@ fn bound_producers(server: &Arc<Server>, _: &Stop) {
     }
 }
 
-fn give_back_unused_zeros(server: &Arc<Server>, _: &Stop) {
+fn give_back_unused_zeros(server: &Arc<Server>, at: usize, _: &Stop) {
     // To cut a file may need one more: the logs can wait, and requests cannot.
     if reserve::is_short() {
         return;
     }
-    if server.logs.directories().any(|directory| directory.sync_queue().held().ahead_bytes() > 0) {
-        each(server, |partition| partition.give_back_unused_ahead());
+    if held_in(server, at, HeldSums::ahead_bytes) > 0 {
+        each_in(server, at, |partition| partition.give_back_unused_ahead());
     }
 }
 
-fn release_idle(server: &Arc<Server>, _: &Stop) {
-    each(server, |partition| partition.release_idle());
-    server.buffers.trim();
-    server.fetch_sessions.drop_idle(Instant::now());
-    server.memory.return_unused();
+fn release_idle(server: &Arc<Server>, at: usize, _: &Stop) {
+    each_in(server, at, |partition| partition.release_idle());
 }

@@ -302,19 +302,21 @@ impl Logs {
         failed
     }
 
-    /// Enters what changed since the last checkpoint, and copies it into Kafka's files.
-    pub fn checkpoint(&self, now: Timestamp) {
-        let members = self.members();
-        for (at, directory) in self.directories.iter().enumerate() {
-            let here = members.iter().filter(|(home, _)| *home == at).map(|(_, member)| member);
-            let here: Vec<_> = here.collect();
-            if directory.is_offline() {
-                continue;
-            }
-            if let Err(cause) = directory.checkpoint(&here, now) {
-                self.journal_failed(at, &cause);
-            }
+    /// Enters what changed in a log directory since the last checkpoint, and copies it into Kafka's files.
+    pub fn checkpoint_directory(&self, at: usize, now: Timestamp) {
+        let (directory, here) = (&self.directories[at], self.open_partitions_at(at));
+        if directory.is_offline() {
+            return;
         }
+        if let Err(cause) = directory.checkpoint(&here.iter().collect::<Vec<_>>(), now) {
+            self.journal_failed(at, &cause);
+        }
+    }
+
+    /// As [`Logs::checkpoint_directory`], for all of them.
+    #[cfg(test)]
+    pub fn checkpoint(&self, now: Timestamp) {
+        (0..self.directories.len()).for_each(|at| self.checkpoint_directory(at, now));
     }
 
     /// Closes all logs and says so in the journals. Nothing may append any more.

@@ -582,16 +582,13 @@ impl Logs {
         self.failures.send_modify(|count| *count += 1);
     }
 
-    /// Looks whether the directories are still where they were: one that is not has failed, though no operation has found it
-    /// out.
-    pub fn look_at_directories(&self) {
-        for (at, directory) in self.directories.iter().enumerate() {
-            if directory.is_offline() {
-                continue;
-            }
-            if let Some(cause) = directory.look() {
-                self.fail_directory(at, &cause);
-            }
+    /// Checks whether a directory is still at its path: one that is not has failed, although no operation has found that out.
+    pub fn look_at_directory(&self, at: usize) {
+        let directory = &self.directories[at];
+        if !directory.is_offline()
+            && let Some(cause) = directory.look()
+        {
+            self.fail_directory(at, &cause);
         }
     }
 

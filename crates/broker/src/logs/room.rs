@@ -99,27 +99,33 @@ impl Logs {
         self.close_to_appends(directory);
     }
 
-    /// Looks at the volumes of all directories. `report` is told what became of the zeros that are given back on
-    /// one that is full.
-    pub fn look_for_room(&self, report: impl Fn(&Arc<Partition>, Result<(), PartitionError>)) {
-        for directory in self.directories().filter(|directory| !directory.is_offline()) {
-            let Ok((total, free)) = directory.volume_bytes() else { continue };
-            if !directory.room.is_full() {
-                self.fill_essential_ballast(directory.path());
-            }
-            match directory.room.look(total as u64, free as u64) {
-                Some(Change::Fill) => self.close_to_appends(directory),
-                Some(Change::Reopen { ballast }) => {
-                    directory.room.make_ballast(ballast);
-                    directory.room.is_full.store(false, Ordering::Release);
-                    self.set_writable(directory, true);
-                    info!(directory = %directory.path().display(), "there is room again: appends are taken");
-                }
-                Some(Change::Ballast { ballast }) => directory.room.make_ballast(ballast),
-                None => {}
-            }
-            self.give_back_zeros(directory, &report);
+    /// Checks the free room of a directory's volume. `report` gets the results of partitions that give zeros back on a full
+    /// one.
+    pub fn look_for_room(
+        &self,
+        at: usize,
+        report: impl Fn(&Arc<Partition>, Result<(), PartitionError>),
+    ) {
+        let directory = &self.directories[at];
+        if directory.is_offline() {
+            return;
         }
+        let Ok((total, free)) = directory.volume_bytes() else { return };
+        if !directory.room.is_full() {
+            self.fill_essential_ballast(directory.path());
+        }
+        match directory.room.look(total as u64, free as u64) {
+            Some(Change::Fill) => self.close_to_appends(directory),
+            Some(Change::Reopen { ballast }) => {
+                directory.room.make_ballast(ballast);
+                directory.room.is_full.store(false, Ordering::Release);
+                self.set_writable(directory, true);
+                info!(directory = %directory.path().display(), "there is room again: appends are taken");
+            }
+            Some(Change::Ballast { ballast }) => directory.room.make_ballast(ballast),
+            None => {}
+        }
+        self.give_back_zeros(directory, &report);
     }
 
     /// Fills the essential ballast in `folder` up to its size, if the volume has three times that free. An error is logged only:

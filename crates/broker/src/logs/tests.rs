@@ -787,11 +787,11 @@ fn a_directory_that_is_not_where_it_was_has_failed() {
         let logs =
             Logs::open_directories(Arc::new(RealDisk), &paths, process(), cluster, &quorum, NOW);
         let (logs, _) = logs.unwrap();
-        logs.look_at_directories();
+        (0..logs.directories.len()).for_each(|at| logs.look_at_directory(at));
         assert!(logs.offline().is_empty(), "{what}");
         lose();
         let failures = logs.failures();
-        logs.look_at_directories();
+        (0..logs.directories.len()).for_each(|at| logs.look_at_directory(at));
         let offline = logs.offline();
         assert!(matches!(&offline[..], [(path, _)] if *path == lost), "{what}: {offline:?}");
         assert!(offline[0].1.contains(what), "{what}: {offline:?}");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::copies::recorded_mark;
 use super::health::{FreezableVolume, Node, codes, expected, http_of, until_named};
 use super::lost_disks::{Started, add_directory, kept_in};
 use super::replication::{
@@ -71,6 +72,7 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
         "broker.session.timeout.ms=2000000",
         "replica.lag.time.max.ms=2000000",
         "highwater.suspect.after.ms=0",
+        "highwater.mark.interval.ms=200",
     ];
     let mut up = Up::of(&folder, 3, &patient.map(|set| ["--set", set]).concat());
     let second = up.brokers[1].clone();
@@ -109,6 +111,13 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
     let leads = |partition: &usize| described(&second.address, "kept").unwrap()[*partition].0 == 2;
     assert!(healthy.iter().any(leads), "the broker still leads in its healthy directory");
     assert!(!hung.iter().any(leads), "others lead in the hung one");
+    // The journal of the healthy directory is synced and its mark raised: that of the hung one stays.
+    let mark = || recorded_mark(&up.brokers[0].folder, 2);
+    let before = mark();
+    wait_until("later marks of the healthy directory are recorded", || {
+        next = produce_in(&second.address, healthy.iter().copied(), next);
+        mark() > before
+    });
     drop(frozen);
     wait_for_in_sync(&up.bootstrap, "kept", 3);
     assert_kept(&second.address, next, producers);
@@ -127,7 +136,13 @@ fn a_hung_directory_of_a_single_broker_stops_no_partition_of_its_other_directory
     let (here, there) = (folder.join("a"), volume.path().join("b"));
     let dirs = format!("{},{}", here.display(), there.display());
     let metadata = here.display().to_string();
-    let node = Node::start(&folder, None, &[("log.dirs", &dirs), ("metadata.log.dir", &metadata)]);
+    let keys = [
+        ("log.dirs", &*dirs),
+        ("metadata.log.dir", &*metadata),
+        ("log.initial.task.delay.ms", "0"),
+        ("log.flush.offset.checkpoint.interval.ms", "200"),
+    ];
+    let node = Node::start(&folder, None, &keys);
     run(&node.address, &format!("topic create kept -p {PARTITIONS}"));
     let mut next = produce_in(&node.address, 0..PARTITIONS, 0);
     let (hung, healthy) = (kept_in(there.to_str().unwrap()), kept_in(here.to_str().unwrap()));
@@ -143,6 +158,17 @@ fn a_hung_directory_of_a_single_broker_stops_no_partition_of_its_other_directory
     for partition in &healthy {
         run(&node.address, &format!("consume kept --partition {partition} --from start --count 4"));
     }
+    // Checkpoints of the healthy directory go on, and so does the watch of its free room, which makes the ballast.
+    let checkpoints = || fs::read_to_string(here.join("recovery-point-offset-checkpoint")).unwrap();
+    for _ in 0..2 {
+        let before = checkpoints();
+        next = produce_in(&node.address, healthy.iter().copied(), next);
+        wait_until("a later checkpoint", || checkpoints() != before);
+    }
+    let ballast = here.join("highwater-ballast");
+    wait_until("a ballast", || ballast.exists());
+    fs::remove_file(&ballast).unwrap();
+    wait_until("another ballast", || ballast.exists());
     drop(frozen);
     assert_kept(&node.address, next, producers);
 }
