@@ -5,7 +5,7 @@
 //! preferred leaderships return after five minutes of health, and after twice the time with each further relief. A
 //! sickness without relief has no probation: the device is slow for all brokers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metadata::ClusterImage;
@@ -53,27 +53,48 @@ pub fn may_hang(report: &ProbeReport) -> bool {
     report.oldest_operation >= SUSPECT_FROM
 }
 
-/// Replicas of `broker` among `there` that other brokers can take over, leaderships first. At most
-/// [`SWEEP_PARTITIONS_MAX`].
-pub fn replicas_to_relieve(
-    image: &ClusterImage,
-    broker: BrokerId,
-    mut there: Vec<(TopicId, PartitionIndex)>,
-) -> Vec<(TopicId, PartitionIndex)> {
-    if !image.relieves_sick_disks() {
-        return Vec::new();
+/// Turns of replicas in sick directories: a request for relief names at most [`SWEEP_PARTITIONS_MAX`] of them, and the next one
+/// the others. A replica that the controller leaves where it is holds up no other one.
+#[derive(Debug, Default)]
+pub struct ReliefRound {
+    /// Replicas that requests of this round have named.
+    named: BTreeSet<(TopicId, PartitionIndex)>,
+    has_more: bool,
+}
+
+impl ReliefRound {
+    /// Replicas for the next request: those of `broker` among `there` that other brokers can take over and that had no turn,
+    /// leaderships first. Begins the next round when all had their turn.
+    pub fn next_request(
+        &mut self,
+        image: &ClusterImage,
+        broker: BrokerId,
+        mut there: Vec<(TopicId, PartitionIndex)>,
+    ) -> Vec<(TopicId, PartitionIndex)> {
+        let state_of = |(topic, at): &(TopicId, PartitionIndex)| {
+            image.topic_by_id(*topic).and_then(|topic| topic.partition(*at))
+        };
+        there.retain(|replica| {
+            image.relieves_sick_disks()
+                && state_of(replica).is_some_and(|it| it.isr.len() > 1 && it.isr.contains(&broker))
+        });
+        if there.iter().all(|replica| self.named.contains(replica)) {
+            self.named.clear();
+        }
+        there.retain(|replica| !self.named.contains(replica));
+        there.sort_by_key(|replica| {
+            (state_of(replica).is_none_or(|state| state.leader != broker), *replica)
+        });
+        self.has_more = there.len() > SWEEP_PARTITIONS_MAX;
+        there.truncate(SWEEP_PARTITIONS_MAX);
+        self.named.extend(&there);
+        there
     }
-    let state_of = |(topic, at): &(TopicId, PartitionIndex)| {
-        image.topic_by_id(*topic).and_then(|topic| topic.partition(*at))
-    };
-    there.retain(|replica| {
-        state_of(replica).is_some_and(|it| it.isr.len() > 1 && it.isr.contains(&broker))
-    });
-    there.sort_by_key(|replica| {
-        (state_of(replica).is_none_or(|state| state.leader != broker), *replica)
-    });
-    there.truncate(SWEEP_PARTITIONS_MAX);
-    there
+
+    /// Whether replicas wait for their first turn in this round: the next request follows at once.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
 }
 
 /// Admission of appends to a log directory whose oldest unfinished write has this age. `has_others`: the broker has another log
@@ -178,7 +199,10 @@ impl DiskMoves {
 
 #[cfg(test)]
 mod tests {
-    use model::Uuid;
+    use metadata::MetadataRecord;
+    use metadata::image::HIGHWATER_VERSION;
+    use metadata::record::{PartitionRecord, RELIEF_LEVEL};
+    use model::{LeaderEpoch, Timestamp, Uuid};
 
     use super::*;
 
@@ -263,6 +287,54 @@ mod tests {
         health.relieved(at(1));
         assert_eq!(health.observe(at(2), QUICK, false), DirectoryCondition::OnProbation);
         assert_eq!(health.observe(at(301), QUICK, false), DirectoryCondition::Healthy);
+    }
+
+    /// A topic of which broker 2 leads the partitions below `led`, and follows in the others.
+    fn image_of(partitions: usize, led: usize) -> (ClusterImage, Vec<(TopicId, PartitionIndex)>) {
+        let topic_id = Uuid::from_random([1; 16]);
+        let (one, two) = (BrokerId(1), BrokerId(2));
+        let of = |at: usize| PartitionRecord {
+            partition: PartitionIndex(at as i32),
+            replicas: vec![one, two],
+            isr: vec![one, two],
+            elr: Vec::new(),
+            restarted: Vec::new(),
+            leader: if at < led { two } else { one },
+            last_known_leader: BrokerId::NONE,
+            leader_epoch: LeaderEpoch(4),
+            partition_epoch: 9,
+            recovering: false,
+            durable: false,
+        };
+        let mut image = ClusterImage::default();
+        let (name, level) = (HIGHWATER_VERSION.to_owned(), RELIEF_LEVEL);
+        image.replay(&MetadataRecord::FeatureLevelSet { name, level }).unwrap();
+        let partitions: Vec<PartitionRecord> = (0..partitions).map(of).collect();
+        let all = partitions.iter().map(|it| (topic_id, it.partition)).collect();
+        let (name, created) = ("t".into(), Timestamp(0));
+        let created = MetadataRecord::TopicCreated2 { topic_id, name, created, partitions };
+        image.replay(&created).unwrap();
+        (image, all)
+    }
+
+    #[test]
+    fn requests_for_relief_name_every_replica_although_the_controller_moves_none() {
+        let (image, all) = image_of(2_500, 1_200);
+        let mut round = ReliefRound::default();
+        for _ in 0..2 {
+            let mut requests = Vec::new();
+            while requests.last().is_none_or(|_| round.has_more()) {
+                requests.push(round.next_request(&image, BrokerId(2), all.clone()));
+            }
+            let sizes: Vec<usize> = requests.iter().map(Vec::len).collect();
+            assert_eq!(sizes, [1_000, 1_000, 500]);
+            let named = requests.concat();
+            assert!(named[..1_200].iter().all(|(_, at)| at.0 < 1_200), "leaderships first");
+            assert_eq!(named.into_iter().collect::<BTreeSet<_>>().len(), 2_500);
+        }
+        let moved = round.next_request(&image, BrokerId(2), all[..3].to_vec());
+        assert_eq!((moved.as_slice(), round.has_more()), (&all[..3], false));
+        assert!(round.next_request(&image, BrokerId(3), all).is_empty(), "it is in no ISR");
     }
 
     #[test]

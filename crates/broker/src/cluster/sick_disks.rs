@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metadata::decide::{BrokerRef, RelieveReplicas, SWEEP_PARTITIONS_MAX};
+use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::Moment;
-use node::disks::{DirectoryCondition, DirectoryHealth, replicas_to_relieve, reported_hang_ms};
+use node::disks::{DirectoryCondition, DirectoryHealth, ReliefRound, reported_hang_ms};
 use node::pauses::PauseClock;
 use node::probes::ProbeReport;
 use parking_lot::Mutex;
@@ -45,8 +45,6 @@ pub struct SickDisks {
     disk: TimedDisk,
     courses: Mutex<Vec<DirectoryCourse>>,
     observed_at: Mutex<Option<Moment>>,
-    /// Whether the last answered request had as many replicas as one request may have: the next one follows at once.
-    has_more: AtomicBool,
     /// Time zero of `pauses`.
     started: Instant,
     /// Pauses of the process, ticked by the control thread with each observation.
@@ -72,7 +70,6 @@ impl SickDisks {
             disk: disk.clone(),
             courses: Mutex::new(courses),
             observed_at: Mutex::default(),
-            has_more: AtomicBool::new(false),
             started: Instant::now(),
             pauses: Mutex::default(),
         }
@@ -197,6 +194,7 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
     let mut ticks = interval(OBSERVED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next = Instant::now();
+    let mut round = ReliefRound::default();
     loop {
         ticks.tick().await;
         disks.pauses.lock().tick(disks.elapsed());
@@ -204,11 +202,11 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
         if sick.is_empty() || server.is_stopping() {
             continue;
         }
-        if !disks.has_more.swap(false, Ordering::Relaxed) && Instant::now() < next {
+        if !round.has_more() && Instant::now() < next {
             continue;
         }
         let there = server.logs.partitions_in(&sick);
-        let partitions = replicas_to_relieve(&server.image(), who.broker, there);
+        let partitions = round.next_request(&server.image(), who.broker, there);
         if !partitions.is_empty() {
             next = Instant::now() + REQUESTED_EVERY;
             let hung = sick.iter().map(|at| disks.oldest_operation(*at)).max();
@@ -221,14 +219,10 @@ pub(super) async fn run(server: Arc<Server>, disks: Arc<SickDisks>, who: BrokerR
 }
 
 async fn relieve(server: Arc<Server>, relief: RelieveReplicas, sick: Vec<usize>) {
-    let requested = relief.partitions.as_ref().map_or(0, Vec::len);
     let request = Request::RelieveReplicas(relief);
     match server.controller.decide_within(request, PATIENCE).await {
         Ok((_, Response::EmptyReplicas(Ok(changed)))) if !changed.is_empty() => {
             server.sick_disks.relieved(server.clock.moment(), &sick);
-            if requested >= SWEEP_PARTITIONS_MAX {
-                server.sick_disks.has_more.store(true, Ordering::Relaxed);
-            }
             warn!(
                 partitions = changed.len(),
                 "other brokers replace replicas in sick log directories"

@@ -3,7 +3,7 @@
 use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::{BrokerId, Moment, Timestamp};
-use node::disks::{DirectoryCondition, replicas_to_relieve, reported_hang_ms};
+use node::disks::{DirectoryCondition, ReliefRound, reported_hang_ms};
 use node::pauses::RecentPauses;
 use node::probe_book::ProbeBook;
 use node::probes::{ProbeReport, ProbeRequest};
@@ -189,7 +189,7 @@ impl Cluster {
         condition.requested_at = Some(now);
         let all = self.partitions().map(key_of);
         let all = all.map(|key| (key.topic_id, key.partition)).collect();
-        let partitions = replicas_to_relieve(&image, id_of(member), all);
+        let partitions = ReliefRound::default().next_request(&image, id_of(member), all);
         if partitions.is_empty() {
             return;
         }
