@@ -74,6 +74,11 @@ impl CutOffLimit {
 
     /// Counts the delay of a check as time in which the process did not run.
     fn note_delay(&mut self, delay: Duration) {
+        #[cfg(test)]
+        let delay = match crate::faults::is_mutant(crate::faults::Mutant::PausesCount) {
+            true => Duration::ZERO,
+            false => delay,
+        };
         if delay >= LATE_MIN {
             self.late = (self.late + delay).min(self.normal);
         }
@@ -84,6 +89,10 @@ impl CutOffLimit {
     fn note_alarm_end(&mut self, begun: Instant, is_very_late: bool, now: Instant) {
         if is_very_late || now <= begun + self.normal {
             self.false_alarm = Some(now);
+        }
+        #[cfg(test)]
+        if crate::faults::is_mutant(crate::faults::Mutant::FalseAlarmsForgotten) {
+            self.false_alarm = None;
         }
     }
 }
@@ -159,6 +168,8 @@ pub(crate) async fn watch(
 
 #[cfg(test)]
 mod tests {
+    use crate::faults::{Mutant, plant};
+
     use super::*;
 
     const NORMAL: Duration = Duration::from_secs(1);
@@ -179,6 +190,27 @@ mod tests {
         assert_eq!(due(None), start + NORMAL);
         assert_eq!(due(Some(later)), later + NORMAL);
         assert_eq!(due(Some(start - NORMAL * 9)), start + NORMAL, "an earlier term's");
+    }
+
+    /// The limit after a false alarm, and the limit of a process that did not run for 400 ms.
+    fn longer_limits() -> (Duration, Duration) {
+        let (start, mut alarmed) = (start(), CutOffLimit::new(NORMAL));
+        alarmed.note_alarm_end(start, false, start + NORMAL);
+        let mut paused = CutOffLimit::new(NORMAL);
+        paused.due(start, None, start);
+        paused.note_delay(ms(400));
+        (alarmed.due(start, None, start) - start, paused.due(start, None, start) - start)
+    }
+
+    #[test]
+    fn limits_without_patience_are_found() {
+        assert_eq!(longer_limits(), (NORMAL * 2, NORMAL + ms(400)));
+        plant(Some(Mutant::FalseAlarmsForgotten));
+        let alarmed = longer_limits();
+        plant(Some(Mutant::PausesCount));
+        let paused = longer_limits();
+        plant(None);
+        assert_eq!((alarmed.0, paused.1), (NORMAL, NORMAL));
     }
 
     #[test]

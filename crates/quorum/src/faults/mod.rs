@@ -36,7 +36,7 @@ use storage::journal::MetadataNote;
 use tokio::time::{sleep, timeout};
 use world::{Shared, Weather, Wire, World, check_logs, watch};
 
-pub(crate) use slow::is_mutant;
+pub(crate) use slow::{is_mutant, plant};
 
 /// A rule that a simulation breaks, to show that it would be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,10 @@ pub(crate) enum Mutant {
     SharedDiskMoves,
     /// A leader that no majority answers calls itself leader.
     CutOffLeaderLeads,
+    /// A false alarm of a cut-off leader doubles no limit.
+    FalseAlarmsForgotten,
+    /// Time in which the process did not run counts as silence of the majority.
+    PausesCount,
     /// A leader ignores that the log of a member lacks entries that the member had acknowledged.
     OlderCopyUnnoticed,
     /// The patience with a member that answers slowly does not grow.

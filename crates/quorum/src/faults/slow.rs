@@ -37,7 +37,7 @@ fn is_hung(node: u64) -> bool {
 }
 
 /// Makes this thread's simulation break a rule.
-pub(super) fn plant(mutant: Option<Mutant>) {
+pub(crate) fn plant(mutant: Option<Mutant>) {
     MUTANT.set(mutant);
 }
 
