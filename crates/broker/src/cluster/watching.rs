@@ -515,9 +515,13 @@ impl Rebalance {
         self.due = self.due.map(|due| due.max(calm));
     }
 
+    fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
     async fn when_due(&mut self, quorum: &Quorum, watching: &Watching) {
         let now = Instant::now();
-        if self.due.is_none_or(|due| due > now) {
+        if !self.is_due(now) {
             return;
         }
         self.due = self.every.map(|every| now + every);
@@ -624,6 +628,22 @@ mod tests {
 
     fn process(number: u8) -> Uuid {
         Uuid::from_random([number; 16])
+    }
+
+    #[test]
+    fn leaderships_stay_for_a_minute_after_a_failure() {
+        let start = Instant::now();
+        let mut rebalance = Rebalance::new(Some(Duration::from_secs(5)));
+        assert!(!rebalance.is_due(start) && rebalance.is_due(start + Duration::from_secs(6)));
+        rebalance.put_off();
+        assert!(!rebalance.is_due(start + CALM_MIN), "the failure came after `start`");
+        assert!(rebalance.is_due(Instant::now() + CALM_MIN));
+        let mut rare = Rebalance::new(Some(2 * CALM_MIN));
+        rare.put_off();
+        assert!(!rare.is_due(start + 2 * CALM_MIN), "a failure brings no return forward");
+        let mut never = Rebalance::new(None);
+        never.put_off();
+        assert!(!never.is_due(start + 9 * CALM_MIN));
     }
 
     #[test]
