@@ -28,6 +28,8 @@ mod waiting;
 mod walk;
 mod watch;
 
+pub mod mutants;
+
 pub use ahead::AheadWritten;
 pub use append::{Acks, Append, Appended, Prepared};
 pub use check::{CheckedBatch, Effort, RecordError, Refusal, check};

@@ -14,6 +14,7 @@ use model::{BatchHeader, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use storage::Log;
 
 use crate::error::PartitionError;
+use crate::mutants::{Mutant, is_planted};
 use crate::partition::Partition;
 
 /// How long a refused sequence is kept. Longer than the longest pause between two attempts of librdkafka and of the Java client,
@@ -177,7 +178,7 @@ impl Partition {
         header: &BatchHeader,
         now: Timestamp,
     ) -> Option<SequenceRefusal> {
-        if !self.has_refused.load(Ordering::Relaxed) {
+        if !self.has_refused.load(Ordering::Relaxed) || is_planted(Mutant::ForgetsRefusals) {
             return None;
         }
         self.refused.lock().refusal_before(header, log.next_sequence(header), now)

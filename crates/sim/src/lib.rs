@@ -42,6 +42,8 @@ pub enum Mutant {
     Node(node::mutants::Mutant),
     /// Of what the members of the quorum say to each other.
     Ledger(ledger::mutants::Mutant),
+    /// Of one partition of a broker.
+    Partition(partition::mutants::Mutant),
 }
 
 #[cfg(debug_assertions)]
@@ -55,10 +57,12 @@ impl Mutant {
         let refusal = replication::mutants::Mutant::OF_SICKNESS.map(Mutant::Replication);
         let relief = Mutant::Metadata(metadata::mutants::Mutant::RelievesToAnyReplica);
         let ledger = ledger::mutants::Mutant::ALL.into_iter().map(Mutant::Ledger);
+        let partition = partition::mutants::Mutant::ALL.into_iter().map(Mutant::Partition);
         replication
             .chain(metadata)
             .chain(node)
             .chain(ledger)
+            .chain(partition)
             .chain(sickness)
             .chain(refusal)
             .chain([relief])
@@ -72,7 +76,7 @@ impl Mutant {
             Mutant::Replication(mutant) => {
                 replication::mutants::Mutant::OF_SICKNESS.contains(&mutant)
             }
-            Mutant::Ledger(_) => false,
+            Mutant::Ledger(_) | Mutant::Partition(_) => false,
         }
     }
 
@@ -83,6 +87,7 @@ impl Mutant {
             Mutant::Metadata(mutant) => format!("{mutant:?}"),
             Mutant::Node(mutant) => format!("{mutant:?}"),
             Mutant::Ledger(mutant) => format!("{mutant:?}"),
+            Mutant::Partition(mutant) => format!("{mutant:?}"),
         }
     }
 }
@@ -91,18 +96,20 @@ impl Mutant {
 #[cfg(debug_assertions)]
 fn plant(mutant: Option<Mutant>) {
     let (mut of_replication, mut of_metadata) = (None, None);
-    let (mut of_node, mut of_ledger) = (None, None);
+    let (mut of_node, mut of_ledger, mut of_partition) = (None, None, None);
     match mutant {
         Some(Mutant::Replication(mutant)) => of_replication = Some(mutant),
         Some(Mutant::Metadata(mutant)) => of_metadata = Some(mutant),
         Some(Mutant::Node(mutant)) => of_node = Some(mutant),
         Some(Mutant::Ledger(mutant)) => of_ledger = Some(mutant),
+        Some(Mutant::Partition(mutant)) => of_partition = Some(mutant),
         None => {}
     }
     replication::mutants::plant(of_replication);
     metadata::mutants::plant(of_metadata);
     node::mutants::plant(of_node);
     ledger::mutants::plant(of_ledger);
+    partition::mutants::plant(of_partition);
 }
 
 /// How the simulation of several brokers of this seed finds a rule left out, if it does.

@@ -41,6 +41,8 @@ pub(crate) struct Fetched {
 pub(crate) enum Refused {
     /// Ask again.
     Retriable,
+    /// Send again: this batch was not appended, but an earlier attempt may have been.
+    NotAppended,
     /// The broker has no partition of that topic id (UNKNOWN_TOPIC_ID): it is deleted, or the broker has not opened it yet.
     UnknownTopicId,
     /// A sequence number is not the next one.

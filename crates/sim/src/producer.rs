@@ -24,6 +24,19 @@ struct Outstanding {
     records: Vec<u8>,
     /// The request that carries it on the present connection, if one does.
     request: Option<u64>,
+    /// The broker that the last request went to.
+    broker: Option<usize>,
+    /// Whether the last request was refused and the next one is not sent yet.
+    is_refused: bool,
+    /// Whether an earlier request may have appended it.
+    may_be_stored: bool,
+}
+
+impl Outstanding {
+    /// A broker refused the batch, and no broker has it: its sequence is the next one of the partition.
+    fn is_awaited_by(&self, broker: Option<usize>) -> bool {
+        self.is_refused && !self.may_be_stored && self.broker == broker
+    }
 }
 
 #[derive(Debug)]
@@ -44,6 +57,9 @@ pub(crate) struct Producer {
     has_given_up: bool,
     /// The one partition that it writes to, in a run with a lasting fault.
     only: Option<PartitionId>,
+    /// Whether it keeps its connection when a batch is refused, takes the answers to the batches behind it, and then sends
+    /// all of them again in order. Others begin a new connection.
+    keeps_connection: bool,
 }
 
 impl Producer {
@@ -65,6 +81,19 @@ impl Producer {
             outstanding: VecDeque::new(),
             has_given_up: false,
             only: None,
+            keeps_connection: false,
+        }
+    }
+
+    /// An idempotent producer that keeps its connection when a batch is refused, as real clients do.
+    pub(crate) fn pipelined(id: ClientId, plan: &Plan) -> Producer {
+        Producer {
+            is_idempotent: true,
+            keeps_connection: true,
+            in_flight_max: 5,
+            batches_left: plan.batches,
+            only: None,
+            ..Producer::steady(id, 0, Acks::All)
         }
     }
 
@@ -83,6 +112,7 @@ impl Producer {
             outstanding: VecDeque::new(),
             has_given_up: false,
             only: Some(partition),
+            keeps_connection: false,
         }
     }
 
@@ -107,7 +137,9 @@ impl Producer {
         random: &mut Rng,
         history: &mut History,
     ) -> Vec<(u64, Request)> {
-        if self.has_given_up {
+        let is_draining = self.outstanding.iter().any(|batch| batch.is_refused)
+            && self.outstanding.iter().any(|batch| batch.request.is_some());
+        if self.has_given_up || is_draining {
             return Vec::new();
         }
         if self.outstanding.len() < self.in_flight_max && self.batches_left > 0 {
@@ -120,6 +152,7 @@ impl Producer {
         for batch in self.outstanding.iter_mut().filter(|batch| batch.request.is_none()) {
             self.requests_sent += 1;
             batch.request = Some(self.requests_sent);
+            batch.is_refused = false;
             let (partition, acks, records) = (batch.partition, self.acks, batch.records.clone());
             requests.push((self.requests_sent, Request::Produce { partition, acks, records }));
         }
@@ -145,7 +178,21 @@ impl Producer {
             values.push(value);
         }
         let records = finish(builder, random);
-        Outstanding { partition, values, records, request: None }
+        Outstanding {
+            partition,
+            values,
+            records,
+            request: None,
+            broker: None,
+            is_refused: false,
+            may_be_stored: false,
+        }
+    }
+
+    /// A request goes to this broker.
+    pub(crate) fn note_target(&mut self, request: u64, broker: usize) {
+        let sent = self.outstanding.iter_mut().filter(|batch| batch.request == Some(request));
+        sent.for_each(|batch| batch.broker = Some(broker));
     }
 
     /// Partitions of the topic that the producer writes to.
@@ -162,7 +209,9 @@ impl Producer {
 
     /// Its connection broke: whatever is not acknowledged is sent again, in the same order.
     pub(crate) fn disconnected(&mut self) {
-        self.outstanding.iter_mut().for_each(|batch| batch.request = None);
+        for batch in &mut self.outstanding {
+            batch.may_be_stored |= batch.request.take().is_some();
+        }
     }
 
     /// Takes an answer; true if it goes on only with a new connection.
@@ -173,6 +222,9 @@ impl Producer {
         history: &mut History,
     ) -> Result<bool, Broken> {
         let Response::Produced(result) = response else { unreachable!("it only produces") };
+        if self.keeps_connection {
+            return self.receive_in_order(request, result, history);
+        }
         let front = self.outstanding.front().filter(|batch| batch.request == Some(request));
         let batch = front.expect("answers come in the order of the requests");
         match result {
@@ -183,7 +235,7 @@ impl Producer {
                 self.outstanding.pop_front();
                 Ok(false)
             }
-            Err(Refused::Retriable | Refused::UnknownTopicId) => Ok(true),
+            Err(Refused::Retriable | Refused::NotAppended | Refused::UnknownTopicId) => Ok(true),
             // With several batches under way, a restart may have forgotten all but the last of
             // them, and the first one sent again looks like an order gone wrong. So in Kafka.
             Err(Refused::OutOfOrderSequence) if self.in_flight_max > 1 => {
@@ -193,6 +245,64 @@ impl Producer {
             Err(refused) => {
                 let first = batch.values[0].encode();
                 let what = format!("{first} to {} is refused: {refused:?}", batch.partition);
+                Err((Invariant::SequenceAccepted, what))
+            }
+        }
+    }
+
+    /// Takes an answer, and keeps the connection. A batch behind a refused one must not be appended before it, and its answer must
+    /// not be OUT_OF_ORDER_SEQUENCE_NUMBER: real clients begin a new producer epoch after that, and send again what other
+    /// leaders may have appended.
+    fn receive_in_order(
+        &mut self,
+        request: u64,
+        result: Result<model::Offset, Refused>,
+        history: &mut History,
+    ) -> Result<bool, Broken> {
+        let at = self.outstanding.iter().position(|batch| batch.request == Some(request));
+        let at = at.expect("a request is answered once");
+        let (partition, broker) = (self.outstanding[at].partition, self.outstanding[at].broker);
+        // The first batch of the partition that is not acknowledged: the log waits for its sequence if it is stored nowhere.
+        let first = self.outstanding.iter().position(|batch| batch.partition == partition);
+        let first = first.filter(|first| *first < at).map(|first| &self.outstanding[first]);
+        let awaited = first.filter(|first| first.is_awaited_by(broker));
+        if let (Some(awaited), Ok(_) | Err(Refused::OutOfOrderSequence)) = (awaited, result) {
+            let refused = awaited.values[0].encode();
+            let behind = self.outstanding[at].values[0].encode();
+            let what = format!("{behind} behind {refused}, which was refused: {result:?}");
+            return Err((Invariant::SequenceAccepted, what));
+        }
+        let has_earlier = first.is_some();
+        let batch = &mut self.outstanding[at];
+        batch.request = None;
+        match result {
+            Ok(base) => {
+                history.acked(partition, base, &batch.values)?;
+                self.outstanding.remove(at);
+                Ok(false)
+            }
+            Err(Refused::UnknownTopicId) => Ok(true),
+            Err(Refused::Retriable) => {
+                (batch.is_refused, batch.may_be_stored) = (true, true);
+                Ok(false)
+            }
+            Err(Refused::NotAppended) => {
+                batch.is_refused = true;
+                Ok(false)
+            }
+            // An earlier batch went to another leader, or may be in a log.
+            Err(Refused::OutOfOrderSequence) if has_earlier => {
+                batch.is_refused = true;
+                Ok(false)
+            }
+            // A restart may have forgotten all but the last batches, as for producers with other connections.
+            Err(Refused::OutOfOrderSequence) => {
+                self.has_given_up = true;
+                Ok(true)
+            }
+            Err(refused) => {
+                let what =
+                    format!("{} to {partition} is refused: {refused:?}", batch.values[0].encode());
                 Err((Invariant::SequenceAccepted, what))
             }
         }

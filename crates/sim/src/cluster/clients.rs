@@ -86,11 +86,14 @@ impl Cluster {
                 self.disconnect(client);
                 break;
             };
+            if let Some(producer) = self.producers.get_mut(client) {
+                producer.note_target(request, broker);
+            }
             if self.wires[client].pending.is_empty() {
                 self.wires[client].asked_at = self.now;
             }
             self.wires[client].pending.push_back((request, None));
-            let delay = self.random.i64(0..8);
+            let delay = self.random.i64(0..self.pipelines.delay_ms_max());
             let at = self.wires[client].link.reach_broker(self.now, delay);
             self.schedule(at.ms_since(self.now), Event::ToBroker(broker, epoch, from, body));
         }

@@ -32,6 +32,11 @@ impl ClockFaults {
         let set_every_ms = [0, 0, 200, 1_000][random.usize(0..4)];
         ClockFaults { random, set_every_ms }
     }
+
+    /// Clocks that are right.
+    pub(super) fn none() -> ClockFaults {
+        ClockFaults { random: Rng::with_seed(0), set_every_ms: 0 }
+    }
 }
 
 /// The clocks of one machine.

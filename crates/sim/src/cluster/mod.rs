@@ -27,6 +27,7 @@ mod member;
 mod network;
 mod operator;
 mod outages;
+mod pipelines;
 mod plan;
 mod quorum;
 mod recreations;
@@ -74,6 +75,7 @@ use member::{Member, directory_of};
 use network::{Body, Cuts};
 use operator::Operator;
 use outages::{OutageStep, Outages};
+use pipelines::Pipelines;
 pub use plan::ClusterPlan;
 use recreations::Recreations;
 use sick::{Sick, SickEvent};
@@ -241,6 +243,7 @@ pub struct Cluster {
     /// What groups have stored: here, with somebody who never forgets.
     stored: Vec<Vec<(PartitionId, Offset)>>,
     history: History,
+    pipelines: Pipelines,
 }
 
 impl Cluster {
@@ -250,7 +253,13 @@ impl Cluster {
         let mut plan = ClusterPlan::choose(&mut random);
         let operator = Operator::new(seed, &mut plan);
         let outages = Outages::new(seed, &mut plan);
-        Cluster::of(seed, random, plan, (operator, outages), None, verbose)
+        let pipelines = match outages.is_any() {
+            true => Pipelines::none(),
+            false => Pipelines::new(seed, &mut plan),
+        };
+        let mut cluster = Cluster::of(seed, random, plan, (operator, outages), None, verbose);
+        cluster.set_pipelines(pipelines);
+        cluster
     }
 
     /// A cluster in which one fault lasts.
@@ -327,6 +336,7 @@ impl Cluster {
             recreations,
             operator,
             sick,
+            pipelines: Pipelines::none(),
             plan,
         };
         cluster.trace.note(now, format_args!("{:?}", cluster.plan));
