@@ -23,7 +23,8 @@ pub(super) const ASSIGNED_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Common {
     pub(super) clock: Clock,
     pub(super) stop: Stop,
-    /// Records read by all.
+    /// Records read by all, without those of other runs than [`ConsumeLoad::stamp`]: the records of an earlier run in the
+    /// same topic would count for records that are still to come.
     pub(super) records: AtomicU64,
     /// When the last of them was read, in nanoseconds of the clock.
     pub(super) last_ns: AtomicU64,
@@ -228,6 +229,8 @@ impl<'a> Reader<'a> {
         }
         let now_unix_ns = self.common.clock.unix_ns(now_ns);
         let (checker, end_to_end) = (&mut self.checker, &mut self.outcome.end_to_end);
+        let foreign = |checker: &Option<Checker>| checker.as_ref().map_or(0, Checker::foreign);
+        let foreign_before = foreign(checker);
         let (mut bytes, mut longest_us) = (0, 0);
         let count = fetched.for_each(&mut self.scratch, |record| {
             let value_bytes = record.value.map_or(0, <[u8]>::len);
@@ -243,6 +246,8 @@ impl<'a> Reader<'a> {
         let count = count as u64;
         if count > 0 {
             self.count(topic, partition, count, bytes, now_ns);
+            let of_other_runs = foreign(&self.checker) - foreign_before;
+            self.common.records.fetch_add(count - of_other_runs, Ordering::Relaxed);
             let second = (now_ns / 1_000_000_000) as usize;
             add_to_window(&mut self.outcome.windows, second, count, longest_us);
         }
@@ -256,7 +261,6 @@ impl<'a> Reader<'a> {
         outcome.first_ns.get_or_insert(now_ns);
         outcome.last_ns = now_ns;
         *outcome.partitions.entry((topic.to_owned(), partition)).or_default() += count;
-        self.common.records.fetch_add(count, Ordering::Relaxed);
         self.common.last_ns.fetch_max(now_ns, Ordering::Relaxed);
     }
 

@@ -275,6 +275,11 @@ impl Checker {
         Some(stamp)
     }
 
+    /// Number of records of other runs so far.
+    pub fn foreign(&self) -> u64 {
+        self.findings.foreign
+    }
+
     /// Whether any record that was acknowledged has not been found so far.
     pub fn lacks_any_of(&mut self, acknowledged: &Acknowledged) -> bool {
         self.put_away();

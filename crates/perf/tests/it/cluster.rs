@@ -141,6 +141,21 @@ fn a_group_reads_along_and_every_record_is_timed() {
     assert!(longest <= consumed.elapsed, "{longest:?}");
 }
 
+/// The topic has the records of an earlier run: as many of them as were acknowledged are not the records of this run.
+#[test]
+fn a_consumer_beside_a_producer_reads_its_run_to_the_end() {
+    let Some((bootstrap, topic)) = topic("second-run", 2) else { return };
+    let earlier = ProduceLoad { stamp: Some(1), ..stamped(&bootstrap, &topic, 20_000) };
+    produce(&earlier, &Stop::default()).unwrap();
+    let load = ProduceLoad { stamp: Some(2), ..stamped(&bootstrap, &topic, 10_000) };
+    let consumer =
+        ConsumeLoad { stamp: Some(2), idle: IDLE, ..ConsumeLoad::new(&bootstrap, &topic) };
+    let (produced, consumed) = both(&load, &consumer, &Stop::default()).unwrap();
+    let verdict = consumed.findings.verdict(&produced.acknowledgements);
+    assert!(verdict.is_clean(), "{verdict:?}");
+    assert_eq!(consumed.records, 30_000, "those of the earlier run are read, too");
+}
+
 #[test]
 fn a_group_has_committed_what_it_has_read() {
     let Some((bootstrap, topic)) = topic("committed", 2) else { return };

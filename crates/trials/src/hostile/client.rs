@@ -57,6 +57,11 @@ pub(super) enum End {
     Held(usize),
 }
 
+/// Names of all attacks.
+pub(super) fn attack_names() -> impl Iterator<Item = &'static str> {
+    kafka::ATTACKS.into_iter().chain(web::ATTACKS).map(|attack| attack.name)
+}
+
 /// Attacks until the time is over, then prints how often each attack ran.
 pub fn serve(targets: &Targets) -> Result<()> {
     raise_descriptor_limit()?;

@@ -65,48 +65,128 @@ pub struct Arguments {
     /// Run only the attacks whose name contains this text
     #[arg(long, default_value = "")]
     only: String,
+    /// Run each attack alone, with new servers, and report without a verdict
+    #[arg(long)]
+    each: bool,
 }
 
 /// Runs the trial.
 pub fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.seconds > 0.0, "invalid time of {} s: more than 0", arguments.seconds);
-    let scratch = tempfile::tempdir()?;
-    let servers = Servers::start(arguments, &scratch.path().join("data"))?;
-    thread::sleep(IDLE);
-    let idle = servers.resident()?;
-    let lasting = Duration::from_secs_f64(arguments.seconds);
-
-    let refusing = SocketAddr::from((Ipv4Addr::LOCALHOST, highwater::free_port()?));
-    let hostile =
-        start_client(&[refusing; 3].map(|address| address.to_string()), lasting, &arguments.only)?;
-    let calm = honest::run(&servers.bootstrap(), servers.gateway.address(), lasting, 0)?;
-    end_client(hostile)?;
-
-    servers.forget_peaks()?;
-    let hostile = start_client(&servers.addresses(), lasting, &arguments.only)?;
-    let attacked = honest::run(&servers.bootstrap(), servers.gateway.address(), lasting, 1)?;
-    print!("{}", end_client(hostile)?);
-    let peak = servers.peak()?;
-    thread::sleep(Duration::from_secs_f64(arguments.settle));
-    let left = servers.resident()?;
-    servers.stop()?;
-
+    if arguments.each {
+        return run_each(arguments);
+    }
+    let outcome = attack(arguments, &arguments.only, true)?;
+    print!("{}", outcome.client_report);
     println!("hostile: {:.0} s of attack with half of a core", arguments.seconds);
-    report_memory(idle, peak, left, arguments.settle);
-    report_latencies(&calm, &attacked);
-    let (above, left) = (total(peak) - total(idle), total(left) - total(idle));
+    outcome.report_memory(arguments.settle);
+    let calm = outcome.calm.as_ref().context("there was a calm run")?;
+    report_latencies(calm, &outcome.attacked);
+    let (above, left) = (outcome.peak_above_idle(), outcome.left_above_idle());
     ensure!(above <= PEAK_MIB_MAX, "{above:.0} MiB above idle, at most {PEAK_MIB_MAX} wanted");
     ensure!(
         left <= LEFT_MIB_MAX,
         "{left:.0} MiB above idle in the end, at most {LEFT_MIB_MAX} wanted"
     );
-    for (name, ratio) in attacked.by(&calm) {
+    for (name, ratio) in outcome.attacked.by(calm) {
         ensure!(
             arguments.memory_only || ratio <= LATENCY_RATIO_MAX,
             "p99 of {name} is {ratio:.2} times that without the attack, at most {LATENCY_RATIO_MAX} wanted"
         );
     }
     Ok(())
+}
+
+/// Runs each attack alone, beside new servers and honest clients. Prints a line for each.
+fn run_each(arguments: &Arguments) -> Result<()> {
+    for name in client::attack_names().filter(|name| name.contains(&arguments.only)) {
+        match attack(arguments, name, false) {
+            Ok(outcome) => println!("hostile: {name}: {}", outcome.row()),
+            Err(cause) => println!("hostile: {name}: {cause:#}"),
+        }
+    }
+    Ok(())
+}
+
+/// Memory of broker, gateway and proxy, CPU time that the attack cost them, and latencies of honest clients.
+struct Outcome {
+    idle: [f64; 3],
+    peak: [f64; 3],
+    left: [f64; 3],
+    cpu_s: [f64; 3],
+    /// Beside a port that refuses, unless left out.
+    calm: Option<Latencies>,
+    attacked: Latencies,
+    client_report: String,
+}
+
+/// Runs the chosen attacks, if wanted behind a run of the same client beside a port that refuses.
+fn attack(arguments: &Arguments, only: &str, calm_first: bool) -> Result<Outcome> {
+    let scratch = tempfile::tempdir()?;
+    let servers = Servers::start(arguments, &scratch.path().join("data"))?;
+    thread::sleep(IDLE);
+    let idle = servers.resident()?;
+    let lasting = Duration::from_secs_f64(arguments.seconds);
+
+    let mut calm = None;
+    if calm_first {
+        let refusing = SocketAddr::from((Ipv4Addr::LOCALHOST, highwater::free_port()?));
+        let hostile =
+            start_client(&[refusing; 3].map(|address| address.to_string()), lasting, only)?;
+        calm = Some(honest::run(&servers.bootstrap(), servers.gateway.address(), lasting, 0)?);
+        end_client(hostile)?;
+    }
+
+    servers.forget_peaks()?;
+    let cpu_before = servers.cpu_s()?;
+    let hostile = start_client(&servers.addresses(), lasting, only)?;
+    let attacked = honest::run(&servers.bootstrap(), servers.gateway.address(), lasting, 1)?;
+    let client_report = end_client(hostile)?;
+    let (peak, cpu_after) = (servers.peak()?, servers.cpu_s()?);
+    thread::sleep(Duration::from_secs_f64(arguments.settle));
+    let left = servers.resident()?;
+    servers.stop()?;
+    let cpu_s = [0, 1, 2].map(|at| cpu_after[at] - cpu_before[at]);
+    Ok(Outcome { idle, peak, left, cpu_s, calm, attacked, client_report })
+}
+
+impl Outcome {
+    fn peak_above_idle(&self) -> f64 {
+        total(self.peak) - total(self.idle)
+    }
+
+    fn left_above_idle(&self) -> f64 {
+        total(self.left) - total(self.idle)
+    }
+
+    fn report_memory(&self, settle: f64) {
+        for (at, name) in NAMES.iter().enumerate() {
+            println!(
+                "hostile: {name}: {:.0} MiB idle, {:.0} at its peak, {:.0} after {settle:.0} s more, {:.1} s of CPU time",
+                self.idle[at], self.peak[at], self.left[at], self.cpu_s[at]
+            );
+        }
+        println!(
+            "hostile: together {:.0} MiB above idle at the peaks ({PEAK_MIB_MAX} allowed), {:.0} in the end ({LEFT_MIB_MAX} allowed)",
+            self.peak_above_idle(),
+            self.left_above_idle()
+        );
+    }
+
+    /// The outcome in one line.
+    fn row(&self) -> String {
+        let processes = NAMES.iter().enumerate().map(|(at, name)| {
+            let (idle, peak, left) = (self.idle[at], self.peak[at], self.left[at]);
+            format!(
+                "{name} +{:.0} +{:.0} MiB {:.1} s CPU",
+                peak - idle,
+                left - idle,
+                self.cpu_s[at]
+            )
+        });
+        let processes: Vec<String> = processes.collect();
+        format!("{}, {}", processes.join(", "), self.attacked)
+    }
 }
 
 /// The attacked processes.
@@ -129,6 +209,8 @@ impl Servers {
                 admin.create_topic(&NewTopic::new(topic, HONEST_PARTITIONS, 1)).await?;
             }
             admin.create_topic(&NewTopic::new(WIDE_TOPIC, WIDE_PARTITIONS, 1)).await?;
+            // Creates the topic of committed offsets, without which every attack on groups is refused.
+            admin.group_offsets("honest").await?;
             anyhow::Ok(())
         })?;
         let gateway = Front::gateway(&arguments.binary, &bootstrap, &[])?;
@@ -156,6 +238,11 @@ impl Servers {
     /// Greatest resident memory of each since [`Servers::forget_peaks`], in MiB.
     fn peak(&self) -> Result<[f64; 3]> {
         each(self.pids(), procfs::peak_resident_mib)
+    }
+
+    /// CPU time of each since its start, in seconds.
+    fn cpu_s(&self) -> Result<[f64; 3]> {
+        each(self.pids(), procfs::cpu_s)
     }
 
     fn forget_peaks(&self) -> Result<()> {
@@ -198,20 +285,6 @@ fn end_client(mut hostile: Guarded) -> Result<String> {
     let mut report = String::new();
     std::io::Read::read_to_string(&mut output, &mut report)?;
     Ok(report)
-}
-
-fn report_memory(idle: [f64; 3], peak: [f64; 3], left: [f64; 3], settle: f64) {
-    for (at, name) in NAMES.iter().enumerate() {
-        println!(
-            "hostile: {name}: {:.0} MiB idle, {:.0} at its peak, {:.0} after {settle:.0} s more",
-            idle[at], peak[at], left[at]
-        );
-    }
-    println!(
-        "hostile: together {:.0} MiB above idle at the peaks ({PEAK_MIB_MAX} allowed), {:.0} in the end ({LEFT_MIB_MAX} allowed)",
-        total(peak) - total(idle),
-        total(left) - total(idle)
-    );
 }
 
 fn report_latencies(calm: &Latencies, attacked: &Latencies) {
