@@ -54,7 +54,7 @@ use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::endpoints::Endpoints;
 use crate::fetch_session::FetchSessions;
-use crate::groups::{GroupPools, Groups, group_config};
+use crate::groups::{Groups, group_config};
 use crate::health::{self, HealthSource, SharedHealth};
 use crate::hung_writes;
 use crate::log_ends::LogEnds;
@@ -229,8 +229,7 @@ pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
     };
     let memory = RequestMemory::new(limits.request_bytes_max, limits.frame_bytes_max)
         .with_groups(config.groups.memory_bytes_max, config.groups.offset_memory_bytes_max);
-    let pools =
-        GroupPools { members: Arc::clone(&memory.members), offsets: Arc::clone(&memory.offsets) };
+    let pools = memory.group_pools();
     let groups = Arc::new(Groups::new(group_config, clock.clone(), pools, data.handle().clone()));
     let contacts = Contacts::begin(doubted_after(&config, links.is_some()), clock.moment());
     let (applied_now, applied) = watch::channel(0);

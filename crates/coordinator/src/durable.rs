@@ -16,6 +16,20 @@ struct GroupOffsets {
     by_partition: BTreeMap<TopicPartition, CommittedOffset>,
     /// Bytes of memory that they take: the sum of [`kept_bytes`].
     kept_bytes: usize,
+    /// Bytes of metadata among them.
+    metadata_bytes: usize,
+}
+
+impl GroupOffsets {
+    fn add(&mut self, partition: &TopicPartition, value: &CommittedOffset) {
+        self.kept_bytes += kept_bytes(partition, value);
+        self.metadata_bytes += value.metadata.len();
+    }
+
+    fn take_off(&mut self, partition: &TopicPartition, value: &CommittedOffset) {
+        self.kept_bytes -= kept_bytes(partition, value);
+        self.metadata_bytes -= value.metadata.len();
+    }
 }
 
 fn kept_bytes(partition: &TopicPartition, value: &CommittedOffset) -> usize {
@@ -62,17 +76,17 @@ impl Durable {
         let Some(value) = value else {
             let offsets = self.offsets.get_mut(group)?;
             let before = offsets.by_partition.remove(partition)?;
-            offsets.kept_bytes -= kept_bytes(partition, &before);
+            offsets.take_off(partition, &before);
             if offsets.by_partition.is_empty() {
                 self.offsets.remove(group);
             }
             return Some(before);
         };
         let offsets = self.offsets.entry(group.clone()).or_default();
-        offsets.kept_bytes += kept_bytes(partition, value);
+        offsets.add(partition, value);
         let before = offsets.by_partition.insert(partition.clone(), value.clone());
         if let Some(before) = &before {
-            offsets.kept_bytes -= kept_bytes(partition, before);
+            offsets.take_off(partition, before);
         }
         before
     }
@@ -103,6 +117,11 @@ impl Durable {
     /// Bytes of memory that the stored positions of a group take.
     pub(crate) fn offset_bytes(&self, group: &GroupId) -> usize {
         self.offsets.get(group).map_or(0, |offsets| offsets.kept_bytes)
+    }
+
+    /// Bytes of metadata of the stored positions of a group.
+    pub(crate) fn metadata_bytes(&self, group: &GroupId) -> usize {
+        self.offsets.get(group).map_or(0, |offsets| offsets.metadata_bytes)
     }
 
     /// Whether a group has stored positions.

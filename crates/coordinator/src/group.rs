@@ -112,6 +112,8 @@ pub(crate) struct Group {
     pub(crate) lent_identity: Lent,
     /// The host's loan for the stored positions.
     pub(crate) lent_offsets: Lent,
+    /// The host's loan for the metadata of the stored positions.
+    pub(crate) lent_metadata: Lent,
     /// The host's loans for members of the last record, which may have left since.
     pub(crate) recorded: Vec<Lent>,
 }
@@ -139,6 +141,7 @@ impl Group {
             lent: Lent::default(),
             lent_identity: Lent::default(),
             lent_offsets: Lent::default(),
+            lent_metadata: Lent::default(),
             recorded: Vec::new(),
         }
     }

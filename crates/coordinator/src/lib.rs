@@ -41,7 +41,7 @@ pub use durable::Durable;
 pub use event::{Effects, Event, RecordBytes, Reply, Write};
 pub use id::{GroupId, GroupInstanceId, MemberId, ReplyTo, WriteId};
 pub use load::{Loader, LoanFor};
-pub use reclaim::GroupMemory;
+pub use reclaim::{GroupMemory, OffsetGrowth};
 pub use request::Request;
 pub use response::Response;
 pub use shard::Shard;

@@ -113,6 +113,8 @@ pub enum LoanFor {
     Members,
     /// Committed offsets.
     Offsets,
+    /// Metadata of committed offsets, which [`LoanFor::Offsets`] covers as well.
+    OffsetMetadata,
 }
 
 impl Shard {
@@ -121,6 +123,7 @@ impl Shard {
             group.borrow_memory(id.as_str(), &mut |bytes| lend(LoanFor::Members, bytes));
             if self.durable.has_offsets(id) {
                 group.lent_offsets = lend(LoanFor::Offsets, 0);
+                group.lent_metadata = lend(LoanFor::OffsetMetadata, 0);
             }
         }
         self.settle_all_offsets();

@@ -73,6 +73,7 @@ impl Shard {
             let group = self.groups.entry(request.group.clone()).or_insert_with(Group::new);
             if !group.lent_offsets.is_loan() {
                 group.lent_offsets = request.lent.clone();
+                group.lent_metadata = request.lent_metadata.clone();
             }
             self.write(&records, None);
             self.settle_offsets(&request.group);

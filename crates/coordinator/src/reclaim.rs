@@ -27,6 +27,15 @@ pub struct GroupMemory {
     pub has_offsets: bool,
 }
 
+/// Bytes by which the stored positions of a group grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffsetGrowth {
+    /// All memory.
+    pub kept_bytes: usize,
+    /// Metadata, which is a part of it.
+    pub metadata_bytes: usize,
+}
+
 impl Shard {
     /// The loans to all groups.
     pub fn memory(&self) -> Vec<GroupMemory> {
@@ -95,10 +104,10 @@ impl Shard {
     }
 
     /// Bytes by which the stored positions of a group grow with this commit.
-    pub fn offset_growth(&self, commit: &OffsetCommit) -> usize {
-        let mut growth = 0;
+    pub fn offset_growth(&self, commit: &OffsetCommit) -> OffsetGrowth {
+        let mut growth = OffsetGrowth::default();
         if !self.durable.has_offsets(&commit.group) {
-            growth += kept_group_bytes(commit.group.as_str().len());
+            growth.kept_bytes += kept_group_bytes(commit.group.as_str().len());
         }
         for topic in &commit.topics {
             for one in &topic.partitions {
@@ -106,8 +115,10 @@ impl Shard {
                     model::TopicPartition { topic: topic.topic.clone(), partition: one.partition };
                 let before = self.durable.offset(&commit.group, &key);
                 let kept = |metadata: usize| kept_offset_bytes(topic.topic.len(), metadata);
-                let before = before.map_or(0, |value| kept(value.metadata.len()));
-                growth += kept(one.metadata.len()).saturating_sub(before);
+                let former = before.map_or(0, |value| value.metadata.len());
+                let former_kept = before.map_or(0, |_| kept(former));
+                growth.kept_bytes += kept(one.metadata.len()).saturating_sub(former_kept);
+                growth.metadata_bytes += one.metadata.len().saturating_sub(former);
             }
         }
         growth
@@ -122,6 +133,7 @@ impl Shard {
             false => 0,
         };
         group.lent_offsets.set_bytes(kept);
+        group.lent_metadata.set_bytes(self.durable.metadata_bytes(id));
     }
 
     /// Charges all stored positions: many may have been taken back.

@@ -303,6 +303,8 @@ pub struct OffsetCommit {
     pub topics: Vec<TopicCommits>,
     /// Charged with all offsets of the group, if the group has none before.
     pub lent: Lent,
+    /// The same with the metadata of these offsets alone.
+    pub lent_metadata: Lent,
 }
 
 /// One topic's positions to store.

@@ -223,6 +223,7 @@ impl Measured {
             retention_ms: None,
             topics: vec![topic],
             lent: self.ledger.lend(0),
+            lent_metadata: Lent::default(),
         })
     }
 }

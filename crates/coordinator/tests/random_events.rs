@@ -453,6 +453,7 @@ impl World {
         let request = match own {
             None => OffsetCommit {
                 lent: coordinator::request::Lent::default(),
+                lent_metadata: coordinator::request::Lent::default(),
                 group: group_of(who),
                 member: MemberId::default(),
                 instance: None,
@@ -462,6 +463,7 @@ impl World {
             },
             Some(own) => OffsetCommit {
                 lent: coordinator::request::Lent::default(),
+                lent_metadata: coordinator::request::Lent::default(),
                 group: own.group,
                 member: own.member,
                 instance: own.instance.as_deref().map(Into::into),

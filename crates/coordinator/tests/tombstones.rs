@@ -59,6 +59,7 @@ impl Hosted {
         let partitions = partitions.collect();
         let request = OffsetCommit {
             lent: coordinator::request::Lent::default(),
+            lent_metadata: coordinator::request::Lent::default(),
             group: group.into(),
             member: Default::default(),
             instance: None,

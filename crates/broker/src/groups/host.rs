@@ -34,7 +34,7 @@ use super::GroupPools;
 use super::standby::Standby;
 use crate::clock::Clock;
 use crate::handlers::error_code;
-use crate::network::shares::PoolShare;
+use crate::network::shares::{Owner, PoolShare};
 use crate::read_log::{self, Range, ReadLogError};
 use crate::vital;
 
@@ -252,6 +252,7 @@ impl Host {
         let pool = match of {
             LoanFor::Members => &self.memory.members,
             LoanFor::Offsets => &self.memory.offsets,
+            LoanFor::OffsetMetadata => &self.memory.offset_metadata,
         };
         let share = pool.share(None);
         share.set_bytes(bytes);
@@ -375,7 +376,7 @@ impl Host {
             };
             let _room = match &request {
                 Request::OffsetCommit(commit) => room_for_offsets(&hosted.shard, commit)?,
-                _ => None,
+                _ => [None, None],
             };
             let (sender, answer) = oneshot::channel();
             let reply_to = ReplyTo(hosted.next_reply);
@@ -497,21 +498,38 @@ impl Host {
 }
 
 /// Room for offsets that the group does not have yet, until the shard has charged them.
-fn room_for_offsets(shard: &Shard, commit: &OffsetCommit) -> Result<Option<PoolShare>, ErrorCode> {
-    let Some(share) = commit.lent.account::<PoolShare>() else { return Ok(None) };
+fn room_for_offsets(
+    shard: &Shard,
+    commit: &OffsetCommit,
+) -> Result<[Option<PoolShare>; 2], ErrorCode> {
     let growth = shard.offset_growth(commit);
-    if growth == 0 {
-        return Ok(None);
-    }
-    match share.hold_more(growth) {
-        Ok(room) => Ok(Some(room)),
-        Err(_) => {
-            if share.is_report_due() {
-                warn!(owner = ?share.owner(), "memory for committed offsets is full: OffsetCommit requests for further partitions are refused; raise group.coordinator.offsets.memory.max.bytes, or delete groups that are not used");
-            }
-            Err(ErrorCode::CoordinatorNotAvailable)
+    let metadata = room_for_growth(&commit.lent_metadata, growth.metadata_bytes, |owner| {
+        warn!(
+            ?owner,
+            "memory for metadata of committed offsets is full: OffsetCommit requests with more metadata are refused; raise group.coordinator.offsets.memory.max.bytes, an eighth of which is for metadata, or delete groups that are not used"
+        );
+    })?;
+    let all = room_for_growth(&commit.lent, growth.kept_bytes, |owner| {
+        warn!(
+            ?owner,
+            "memory for committed offsets is full: OffsetCommit requests for further partitions are refused; raise group.coordinator.offsets.memory.max.bytes, or delete groups that are not used"
+        );
+    })?;
+    Ok([metadata, all])
+}
+
+fn room_for_growth(
+    lent: &Lent,
+    bytes: usize,
+    report: impl FnOnce(Owner),
+) -> Result<Option<PoolShare>, ErrorCode> {
+    let Some(share) = lent.account::<PoolShare>().filter(|_| bytes > 0) else { return Ok(None) };
+    share.hold_more(bytes).map(Some).map_err(|_| {
+        if share.is_report_due() {
+            report(share.owner());
         }
-    }
+        ErrorCode::CoordinatorNotAvailable
+    })
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

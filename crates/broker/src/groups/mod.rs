@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::network::shares::SharedPool;
 use crate::vital;
 use host::Host;
+pub use room::SILENT_AFTER;
 use standby::Standby;
 
 /// The topic that keeps what groups have committed.
@@ -47,6 +48,8 @@ pub struct GroupPools {
     pub members: Arc<SharedPool>,
     /// Of committed offsets.
     pub offsets: Arc<SharedPool>,
+    /// Of their metadata, which is a part of the memory of committed offsets.
+    pub offset_metadata: Arc<SharedPool>,
 }
 
 /// The partition of `__consumer_offsets` that a group belongs to, by the cluster's formula. `None`: the topic

@@ -13,6 +13,10 @@ use crate::network::shares::{Owner, PoolShare, PoolShortage};
 
 /// Members that were not heard of for this long are idle: clients send heartbeats every 3 s.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
+/// Groups that sent nothing for this long are silent, whatever their session time-out.
+pub const SILENT_AFTER: Duration = Duration::from_secs(30);
+/// Part of the pool that silent groups may use.
+const SILENT_PART: usize = 4;
 /// Part of the pool that is freed at once, so that a full pool is not searched for each request.
 const FREED_PART: usize = 16;
 
@@ -42,6 +46,26 @@ impl Groups {
         held.ok()
     }
 
+    /// Removes groups that sent nothing for `silent_after` while all groups use more than a quarter of the pool, those first
+    /// that were silent for longest. A client may ask for a session of half an hour and leave.
+    pub fn release_silent(&self, silent_after: Duration) {
+        let pool = &self.memory.members;
+        let is_enough = || pool.used_bytes() <= pool.bytes_max() / SILENT_PART;
+        if is_enough() {
+            return;
+        }
+        let hosts = self.hosts();
+        let silent_since = self.clock.steady().plus_ms(-(silent_after.as_millis() as i64));
+        let mut groups: Vec<Candidate<'_>> = candidates(&hosts);
+        groups.retain(|(_, group)| group.heard <= silent_since);
+        groups.sort_by_key(|(_, group)| group.heard);
+        drop_groups(&groups, &is_enough, |group| {
+            let pending = group.pending.iter().filter(|(_, since)| *since <= silent_since);
+            let pending = pending.map(|(member, _)| member.clone());
+            Some(group.members.iter().map(|(member, _)| member.clone()).chain(pending).collect())
+        });
+    }
+
     /// Evicts in this order: pending members, oldest first; groups without members and offsets; idle members of the same
     /// address; then, for an address within its fair share, members of addresses above their share, longest silent first.
     fn make_room(&self, owner: Owner, short: PoolShortage) {
@@ -53,10 +77,7 @@ impl Groups {
         let goal = (short.needed_bytes + pool.free_bytes()).max(pool.bytes_max() / FREED_PART);
         let is_enough = || pool.free_bytes() >= goal;
         let hosts = self.hosts();
-        let groups: Vec<Candidate<'_>> = hosts
-            .iter()
-            .flat_map(|host| host.memory().into_iter().map(move |g| (host, g)))
-            .collect();
+        let groups: Vec<Candidate<'_>> = candidates(&hosts);
         self.drop_pending(&groups, &is_enough);
         if !is_due || is_enough() {
             return;
@@ -89,6 +110,10 @@ impl Groups {
             host.reclaim(group.group.clone(), vec![member.clone()]);
         }
     }
+}
+
+fn candidates(hosts: &[Arc<Host>]) -> Vec<Candidate<'_>> {
+    hosts.iter().flat_map(|host| host.memory().into_iter().map(move |g| (host, g))).collect()
 }
 
 /// Removes those members of each group that `which` returns, until there is room enough.

@@ -77,6 +77,7 @@ async fn commit(call: &Call, request: &OffsetCommitRequest, topics: Vec<TopicCom
         .iter()
         .flat_map(|t| t.partitions.iter().map(|p| (t.topic.to_string(), p.partition.0)))
         .collect();
+    let (memory, owner) = (&call.server.memory, Some(call.peer.ip().to_canonical()));
     let commit = Request::OffsetCommit(OffsetCommit {
         group: request.group_id.as_str().into(),
         member: request.member_id.as_str().into(),
@@ -84,7 +85,8 @@ async fn commit(call: &Call, request: &OffsetCommitRequest, topics: Vec<TopicCom
         generation_id: GenerationId(request.generation_id_or_member_epoch),
         retention_ms: (request.retention_time_ms >= 0).then_some(request.retention_time_ms),
         topics,
-        lent: Lent::new(call.server.memory.offsets.share(Some(call.peer.ip().to_canonical()))),
+        lent: Lent::new(memory.offsets.share(owner)),
+        lent_metadata: Lent::new(memory.offset_metadata.share(owner)),
     });
     match call.server.ask_group(&request.group_id, commit).await {
         Ok(Response::OffsetCommit(committed)) => committed

@@ -19,6 +19,7 @@ use partition::{HeldSums, Partition, PartitionError};
 use storage::disk::reserve;
 use tracing::{debug, error, info, warn};
 
+use crate::groups::SILENT_AFTER;
 use crate::server::Server;
 use crate::{log_ends, observe, vital};
 
@@ -34,6 +35,8 @@ const PRODUCER_BYTES_MAX: usize = 64 << 20;
 const PRODUCERS_LOOK: Duration = Duration::from_secs(5);
 /// How often files that nobody uses are closed, and unused buffers freed.
 const IDLE_LOOK: Duration = Duration::from_secs(30);
+/// Time between two searches for silent groups.
+const SILENT_GROUPS_LOOK: Duration = Duration::from_secs(5);
 /// How often logs are looked for that keep zeros ahead of their end and are not synced any more.
 const UNUSED_ZEROS_LOOK: Duration = Duration::from_secs(5);
 
@@ -147,6 +150,7 @@ fn shared() -> Vec<Due> {
             reserve::fill();
         }),
         soon(second, |server, _, _| server.memory.return_unused_in_need()),
+        soon(SILENT_GROUPS_LOOK, |server, _, _| server.groups.release_silent(SILENT_AFTER)),
         soon(log_ends::LOOK_EVERY, |server, _, _| observe::look_at_log_ends(server)),
     ]
 }
@@ -173,7 +177,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
-        soon(Duration::from_secs(1), |server, at, _| server.logs.look_at_directory(at)),
+soon(Duration::from_secs(1), |server, at, _| server.logs.look_at_directory(at)),
         soon(Duration::from_secs(1), look_for_room),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]

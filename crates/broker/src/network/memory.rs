@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answers::AnswerMemory;
 use super::shares::{Content, SharedPool};
+use crate::groups::GroupPools;
 
 /// Frames up to this size, in bytes, may use what is kept for them. Producers' usual
 /// `max.request.size` is 1 MiB.
@@ -40,6 +41,10 @@ const QUIET_BYTES_MAX: usize = 16 << 20;
 const MEMBER_BYTES_MAX: usize = 32 << 20;
 /// Memory of committed offsets, unless configured, in bytes.
 const OFFSET_BYTES_MAX: usize = 64 << 20;
+/// Part of the memory of committed offsets that their metadata may take.
+const OFFSET_METADATA_PART: usize = 8;
+/// Bytes of metadata of committed offsets at least, in a smaller memory.
+const OFFSET_METADATA_MIN: usize = 4 << 20;
 /// The largest request when it is decoded, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the largest frame of an API other than Produce: frame and decoded request fit into the memory of all requests
@@ -97,6 +102,8 @@ pub struct RequestMemory {
     pub members: Arc<SharedPool>,
     /// Bytes of committed offsets.
     pub offsets: Arc<SharedPool>,
+    /// Bytes of metadata of committed offsets, which `offsets` contains.
+    pub offset_metadata: Arc<SharedPool>,
     /// Places of requests that wait for a decision of the controller.
     decisions: Arc<Semaphore>,
     /// Resident bytes of the process after unused ones were last given back, without those of both pools.
@@ -127,6 +134,7 @@ impl RequestMemory {
             answers: Arc::default(),
             members: Arc::new(SharedPool::new(MEMBER_BYTES_MAX, Content::Reclaimable)),
             offsets: Arc::new(SharedPool::new(OFFSET_BYTES_MAX, Content::Lasting)),
+            offset_metadata: metadata_pool(OFFSET_BYTES_MAX),
             decisions: Arc::new(Semaphore::new(DECISIONS_MAX)),
             settled_bytes: AtomicUsize::new(resident_bytes()),
         }
@@ -137,7 +145,17 @@ impl RequestMemory {
         RequestMemory {
             members: Arc::new(SharedPool::new(members_max, Content::Reclaimable)),
             offsets: Arc::new(SharedPool::new(offsets_max, Content::Lasting)),
+            offset_metadata: metadata_pool(offsets_max),
             ..self
+        }
+    }
+
+    /// The pools of group coordinators.
+    pub fn group_pools(&self) -> GroupPools {
+        GroupPools {
+            members: Arc::clone(&self.members),
+            offsets: Arc::clone(&self.offsets),
+            offset_metadata: Arc::clone(&self.offset_metadata),
         }
     }
 
@@ -200,6 +218,13 @@ impl RequestMemory {
             self.return_unused_beside(bytes);
         }
     }
+}
+
+/// Metadata of offsets in a pool of offsets of this size. Clients commit few bytes of it, and nothing that lasts is taken back.
+fn metadata_pool(offsets_max: usize) -> Arc<SharedPool> {
+    let metadata_max =
+        (offsets_max / OFFSET_METADATA_PART).max(OFFSET_METADATA_MIN).min(offsets_max);
+    Arc::new(SharedPool::new(metadata_max, Content::Lasting))
 }
 
 /// The content of a gate.

@@ -319,3 +319,32 @@ async fn a_pool_that_one_address_fills_serves_all_others() {
         }
     }
 }
+
+/// Clients commit few bytes of metadata, and committed offsets are never taken back.
+#[tokio::test]
+async fn metadata_of_offsets_takes_an_eighth_of_their_memory() {
+    const GROUP_BYTES: usize = 100 * 4_000;
+    let pool = (40 << 20).to_string();
+    let broker =
+        Broker::start_alone(&[("group.coordinator.offsets.memory.max.bytes", &pool)]).await;
+    let mut other = broker.connect().await;
+    other.create_topic_of("shared", 100, &[]).await;
+    let mut hog = Conn::open_from(HOG, broker.address()).await;
+    store_offsets(&mut hog, 1).await;
+    let mut stored = 1;
+    let refused = loop {
+        let group = format!("hog-{stored}");
+        let committed = hog.call(&commit(&group, "shared", 100, 4_000), 8).await;
+        match committed.topics[0].partitions[0].error_code {
+            0 => stored += 1,
+            code if code == ErrorCode::CoordinatorLoadInProgress.code() => {}
+            code => break code,
+        }
+        assert!(stored * GROUP_BYTES <= 5 << 20, "{stored} groups with long metadata");
+    };
+    assert_eq!(refused, ErrorCode::CoordinatorNotAvailable.code());
+    let plain = hog.call(&commit("hog-0", "shared", 100, 0), 8).await;
+    assert_eq!(plain.topics[0].partitions[0].error_code, 0, "without metadata");
+    use_group(&mut other, "other", "").await;
+    broker.stop().await;
+}

@@ -226,6 +226,7 @@ fn store(arguments: &Arguments<'_>) -> OffsetCommit {
     }
     OffsetCommit {
         lent: coordinator::request::Lent::default(),
+        lent_metadata: coordinator::request::Lent::default(),
         group: arguments.group(),
         member: arguments.get("member").map(member).unwrap_or_default(),
         instance: arguments.instance(),

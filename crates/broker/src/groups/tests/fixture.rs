@@ -59,6 +59,7 @@ pub(in crate::groups) fn store(partition: &Arc<Partition>, group: &str) -> Offse
     };
     let request = OffsetCommit {
         lent: coordinator::request::Lent::default(),
+        lent_metadata: coordinator::request::Lent::default(),
         group: group.into(),
         member: Default::default(),
         instance: None,
