@@ -1,6 +1,8 @@
 //! Looking into large batches beside the data threads: as many at once as there are cores, so that
 //! connections with small requests go on being served.
 
+use std::cell::Cell;
+
 use parking_lot::{Condvar, Mutex};
 
 /// Threads that may wait for their turn; beyond that the caller does the work where it is. Each is one
@@ -24,8 +26,14 @@ struct Turns {
 /// One thread's turn.
 struct Turn<'a>(&'a Checking);
 
+thread_local! {
+    /// Whether this thread has a turn.
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        HAS_TURN.set(false);
         self.0.turns.lock().free += 1;
         self.0.ended.notify_one();
     }
@@ -46,11 +54,12 @@ impl Checking {
     }
 
     /// Does `work`, which takes long, on this thread, after another one has taken over what else this
-    /// thread had to do. Returns when it is done: a connection's requests keep their order.
+    /// thread had to do. Returns when it is done: a connection's requests keep their order. Work within such work is done at
+    /// once: a second turn could wait for the first one.
     ///
     /// Only for threads of a runtime with several.
     pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.turns.lock().waiting >= WAITING_MAX {
+        if HAS_TURN.get() || self.turns.lock().waiting >= WAITING_MAX {
             return work();
         }
         tokio::task::block_in_place(|| {
@@ -67,6 +76,7 @@ impl Checking {
         }
         turns.waiting -= 1;
         turns.free -= 1;
+        HAS_TURN.set(true);
         Turn(self)
     }
 }
@@ -97,5 +107,14 @@ mod tests {
         assert_eq!(tasks.join_all().await.len(), WAITING_MAX);
         assert!((1..=2).contains(&most.load(Ordering::SeqCst)));
         assert_eq!(checking.turns.lock().free, 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_within_work_needs_no_second_turn() {
+        let checking = Arc::new(Checking::new(1));
+        let within = Arc::clone(&checking);
+        let done = tokio::spawn(async move { within.aside(|| within.aside(|| 7)) });
+        assert_eq!(done.await.unwrap(), 7);
+        assert_eq!(tokio::spawn(async move { checking.aside(|| 8) }).await.unwrap(), 8);
     }
 }

@@ -403,14 +403,29 @@ where
     call.decoded_bytes = taken;
     let call = Arc::new(call);
     let future = handler(Arc::clone(&call), request);
-    Ok(Slot::Other(Box::pin(async move {
+    let server = Arc::clone(&call.server);
+    let work = async move {
         if !reserves_by_itself(call.api_key) {
             call.reserve_answer(ANSWER_PART * call.decoded_bytes).await;
         }
         let response = future.await;
         call.build(|| call.reply(response))
-    })))
+    };
+    Ok(Slot::Other(match taken > QUICK_REQUEST_BYTES {
+        true => Box::pin(polled_aside(server, work)),
+        false => Box::pin(work),
+    }))
 }
+
+/// Polls `work` beside the data threads: a request that names thousands of things takes milliseconds at each step, and no
+/// other connection of the thread would be served meanwhile.
+fn polled_aside<T>(server: Arc<Server>, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let mut work = Box::pin(work);
+    std::future::poll_fn(move |cx| server.checking.aside(|| work.as_mut().poll(cx)))
+}
+
+/// Bytes of the largest decoded request, beyond Produce and Fetch, that a data thread handles itself.
+const QUICK_REQUEST_BYTES: usize = 16 << 10;
 
 /// Bytes of an answer, decoded and encoded, for each byte of its decoded request.
 const ANSWER_PART: usize = 3;

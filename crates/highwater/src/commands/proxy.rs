@@ -23,6 +23,8 @@ use crate::system;
 const RESERVE: u64 = 64;
 /// Descriptors of a carried connection: the client's and the broker's.
 const DESCRIPTORS: u64 = 2;
+/// Tasks that a thread polls between two looks at the sockets while it always has tasks. One may take a millisecond.
+const EVENT_INTERVAL: u32 = 8;
 /// Bytes of a MiB.
 const MIB: usize = 1 << 20;
 /// How long a broker may take to accept a connection.
@@ -40,7 +42,11 @@ pub fn run(typed: &Proxy, report: Reporting) -> Result<ExitCode, Failure> {
     let open_files = system::raise_open_files_limit();
     let faults = fault_rules::injector(&typed.faults, None)?;
     let config = ProxyConfig { faults, ..config(typed, open_files)? };
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot_start().detail(error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .event_interval(EVENT_INTERVAL)
+        .enable_all()
+        .build()
+        .map_err(|error| cannot_start().detail(error))?;
     heap::return_unused_pages().map_err(|error| cannot_start().detail(error))?;
     let code = runtime.block_on(serve(config, typed));
     runtime.shutdown_background();
