@@ -159,7 +159,7 @@ impl Fetcher {
         node.session.forget();
         let since = node.failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
         node.failing = Some((since, error.clone()));
-        node.not_before = Some(Instant::now() + self.cluster.config().retry_backoff);
+        node.not_before = Some(Instant::now() + super::pause_of_absence(&self.cluster, since));
         self.stale = true;
     }
 

@@ -23,6 +23,8 @@ pub(super) struct PositionLookups {
     ready: Vec<FoundPosition>,
     /// Begin of the next attempt, after a failure.
     not_before: Option<Instant>,
+    /// Time of the first of the attempts that failed in a row.
+    failing_since: Option<Instant>,
     /// Reasons of the last failures.
     failures: HashMap<TopicPartition, String>,
 }
@@ -35,6 +37,7 @@ impl PositionLookups {
             running: HashSet::new(),
             ready: Vec::new(),
             not_before: None,
+            failing_since: None,
             failures: HashMap::new(),
         }
     }
@@ -89,7 +92,11 @@ impl PositionLookups {
             }
         }
         if taken.iter().any(|(_, found)| found.is_err()) {
-            self.not_before = Some(Instant::now() + self.cluster.config().retry_backoff);
+            let now = Instant::now();
+            let since = *self.failing_since.get_or_insert(now);
+            self.not_before = Some(now + super::pause_of_absence(&self.cluster, since));
+        } else if !taken.is_empty() {
+            self.failing_since = None;
         }
         taken
     }

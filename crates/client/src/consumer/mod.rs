@@ -62,6 +62,12 @@ pub struct Consumer {
 const LONG_ABSENCE: Duration = Duration::from_secs(5);
 const LONG_ABSENCE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pause between two attempts that fail since `since`.
+fn pause_of_absence(cluster: &Cluster, since: Instant) -> Duration {
+    let is_long = since.elapsed() > LONG_ABSENCE;
+    if is_long { LONG_ABSENCE_PAUSE } else { cluster.config().retry_backoff }
+}
+
 /// An answer to a fetch may take so much longer than the wait for records.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
@@ -365,8 +371,7 @@ impl Consumer {
 
     /// Pause between two refreshes of metadata that is stale since `since`.
     fn pause_of(&self, since: Instant) -> Duration {
-        let is_long = since.elapsed() > LONG_ABSENCE;
-        if is_long { LONG_ABSENCE_PAUSE } else { self.cluster.config().retry_backoff }
+        pause_of_absence(&self.cluster, since)
     }
 
     fn take_answers(&mut self) -> Result<(), ClientError> {

@@ -1,16 +1,19 @@
 //! A connection against a broker that the test plays: what real brokers rarely do.
 
-use client::{Admin, ClientError, Cluster, ClusterConfig, Connection, ConnectionConfig};
-use model::ErrorCode;
+use client::{
+    Admin, ClientError, Cluster, ClusterConfig, Connection, ConnectionConfig, Consumer,
+    ConsumerConfig,
+};
+use model::{ErrorCode, Offset, TopicPartition};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::api_versions::ApiVersion;
 use wire::frame::{RequestHead, write_response};
 use wire::list_groups::ListedGroup;
-use wire::metadata::MetadataResponseBroker;
+use wire::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 use wire::{
     ApiKey, ApiVersionsResponse, ListGroupsResponse, MetadataRequest, MetadataResponse, Writer,
 };
@@ -242,5 +245,73 @@ async fn groups_are_listed_when_the_broker_has_read_its_log_of_them() {
     let groups = Admin::new(cluster).list_groups().await.unwrap();
     assert_eq!(groups.iter().map(|group| &*group.group_id).collect::<Vec<_>>(), ["g"]);
     assert_eq!(asked.load(Ordering::Relaxed), 2);
+    broker.abort();
+}
+
+/// Metadata of a broker at this port that leads the only partition of topic `t`.
+fn metadata_of_one_topic(port: i32) -> MetadataResponse {
+    let broker =
+        MetadataResponseBroker { node_id: 1, host: "127.0.0.1".into(), port, ..Default::default() };
+    let partition =
+        MetadataResponsePartition { leader_id: 1, leader_epoch: 0, ..Default::default() };
+    let topic = MetadataResponseTopic {
+        name: Some("t".into()),
+        partitions: vec![partition],
+        ..Default::default()
+    };
+    MetadataResponse { brokers: vec![broker], topics: vec![topic], ..Default::default() }
+}
+
+#[tokio::test]
+async fn an_idle_consumer_seldom_dials_a_cluster_that_is_gone() {
+    /// The client counts such a cluster as gone for long.
+    const GONE_FOR: Duration = Duration::from_secs(6);
+    const COUNTED: Duration = Duration::from_secs(3);
+    /// Attempts to fetch and to refresh metadata, at each known address.
+    const DIALS_A_SECOND_MAX: f64 = 6.0;
+    let (listener, address) = listen().await;
+    let port = i32::from(listener.local_addr().unwrap().port());
+    let (dials, gone) = (Arc::new(AtomicUsize::new(0)), tokio::sync::watch::Sender::new(false));
+    let counted = Arc::clone(&dials);
+    let mut ended = gone.subscribe();
+    let broker = tokio::spawn(async move {
+        let serving = async {
+            let mut stream = accept(&listener).await;
+            loop {
+                let (api, version, id) = request(&mut stream).await;
+                assert_eq!(api, ApiKey::Metadata);
+                answer(&mut stream, &metadata_of_one_topic(port), api, version, id).await;
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            _ = ended.changed() => {}
+        }
+        loop {
+            drop(listener.accept().await.unwrap());
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let cluster = Cluster::connect(ClusterConfig::new(&address)).await.unwrap();
+    let mut consumer = Consumer::new(cluster, ConsumerConfig::default());
+    consumer.add(TopicPartition::new("t", 0), Offset(0));
+    gone.send_replace(true);
+    let began = Instant::now();
+    let mut counting: Option<(Instant, usize)> = None;
+    let (since, before) = loop {
+        // Errors of the cluster are what the consumer waits for to end.
+        let _ = consumer.poll(Duration::from_millis(100)).await;
+        match counting {
+            None if began.elapsed() >= GONE_FOR => {
+                counting = Some((Instant::now(), dials.load(Ordering::Relaxed)));
+            }
+            Some((since, before)) if since.elapsed() >= COUNTED => break (since, before),
+            _ => {}
+        }
+    };
+    let dialed = dials.load(Ordering::Relaxed) - before;
+    let most = DIALS_A_SECOND_MAX * since.elapsed().as_secs_f64();
+    assert!(dialed > 0, "the consumer tries again");
+    assert!((dialed as f64) <= most, "{dialed} connections in {:?}", since.elapsed());
     broker.abort();
 }

@@ -125,7 +125,7 @@ fn readers_of_a_gateway_that_start_without_a_leader_of_one_partition_read_the_ot
     let url = &gateways[leader % 3];
 
     let mut latest = GatewayStream::events(url, "from=latest");
-    latest.until(&["no leader answers for 1 partitions", " thirds-0\n"]);
+    latest.until(&["no leader answers for 1 partition,", " thirds-0\n"]);
     let mut streams = [
         GatewayStream::events(url, "from=earliest"),
         GatewayStream::events(url, "from=earliest&group=events"),
@@ -136,7 +136,7 @@ fn readers_of_a_gateway_that_start_without_a_leader_of_one_partition_read_the_ot
         assert!(!stream.text.contains("of 0"), "{}", stream.text);
     }
     for stream in &streams[..2] {
-        assert!(stream.text.contains("no leader answers for 1 partitions"), "{}", stream.text);
+        assert!(stream.text.contains("no leader answers for 1 partition,"), "{}", stream.text);
     }
     let waiting = "{\"type\":\"waiting\",\"count\":1,\"partitions\":[{\"topic\":\"thirds\",\"partition\":0}]}";
     assert!(streams[2].text.contains(waiting), "{}", streams[2].text);

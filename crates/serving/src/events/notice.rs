@@ -52,8 +52,8 @@ pub fn write_waiting<'a>(
     out: &mut Vec<u8>,
 ) {
     let count = partitions.len();
-    write!(out, ": no leader answers for {count} partitions, whose records come later:")
-        .expect(TAKES);
+    let noun = if count == 1 { "partition" } else { "partitions" };
+    write!(out, ": no leader answers for {count} {noun}, whose records come later:").expect(TAKES);
     for (topic, partition) in partitions.by_ref().take(NAMED_MAX) {
         write!(out, " {topic}-{partition}").expect(TAKES);
     }

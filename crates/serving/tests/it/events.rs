@@ -330,6 +330,9 @@ fn what_is_said_besides_is_read_as_what_it_is() {
             b": no leader answers for 2 partitions, whose records come later: t-1 t-3\n\n"
         )
     );
+    let mut one = Vec::new();
+    write_waiting([("t", 1)].into_iter(), &mut one);
+    assert_eq!(one, b": no leader answers for 1 partition, whose records come later: t-1\n\n");
     assert!(stream.starts_with(b"retry: 2345\n\nid: t/0@5\n\n: ping\n\n"));
     let events = read(&stream);
     let kinds: Vec<_> = events.iter().map(|event| &*event.kind).collect();
