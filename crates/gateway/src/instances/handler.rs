@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use super::work::{Done, Work, carry_out, check_type};
 use crate::answer::{Answer, nothing, text};
-use crate::charge::Charge;
 use crate::front::host;
 use crate::produce::unavailable;
 use crate::request::body::collect;
@@ -23,8 +22,6 @@ use crate::share_owner::ShareOwner;
 use crate::state::Shared;
 use crate::who::Visitor;
 
-/// Bytes that an instance is charged for as long as it is there: its consumer, its names, its connections.
-const INSTANCE_BYTES: usize = 16 * 1024;
 /// How long a request waits for its turn.
 const TURN_MAX: Duration = Duration::from_secs(35);
 /// How long a request may take besides what it waits for records; what was begun goes on behind it.
@@ -54,10 +51,8 @@ pub(crate) async fn create(
     check_name("group", group)?;
     let creation = creation(&body.bytes)?;
     let owner = &*Visitor::of(parts).name;
-    let mut charge = Charge::new(&shared.bodies.of(ShareOwner::of(parts)));
-    charge.add(INSTANCE_BYTES)?;
     let owner = (owner, ShareOwner::of(parts));
-    let name = shared.instances.make(shared.topics.cluster(), owner, group, creation, charge)?;
+    let name = shared.instances.make(shared.topics.cluster(), owner, group, creation)?;
     let here =
         shared.instances.settings().advertised_url.as_deref().map(|url| url.trim_end_matches('/'));
     let here = here

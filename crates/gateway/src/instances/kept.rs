@@ -14,7 +14,6 @@ use tracing::debug;
 use super::InstanceSettings;
 use super::names::Names;
 use super::seat::Instance;
-use crate::charge::Charge;
 use crate::request::instances::Creation;
 use crate::share_owner::ShareOwner;
 
@@ -33,7 +32,8 @@ type Name = (String, String, String);
 pub(crate) struct Instances {
     settings: InstanceSettings,
     names: Arc<Names>,
-    /// Places of instances.
+    /// Places of instances. Each stands for the 64 KiB that an instance takes at most at rest, beside `gateway.memory.bytes`
+    /// (`tests/instance_memory.rs`): requests of producers do not wait for memory of instances.
     places: Arc<LeasePool<ShareOwner>>,
     kept: Mutex<Kept>,
 }
@@ -90,7 +90,6 @@ impl Instances {
         (owner, share_owner): (&str, ShareOwner),
         group: &str,
         creation: Creation,
-        charge: Charge,
     ) -> Result<String, ApiError> {
         let made_up = || format!("instance-{:032x}", fastrand::u128(..));
         let name = creation.name.clone().unwrap_or_else(made_up);
@@ -114,7 +113,7 @@ impl Instances {
             ApiError::new(Kind::Full, words)
         })?;
         let timeout = self.settings.timeout;
-        let instance = Instance::new(cluster, group, creation, timeout, (charge, place));
+        let instance = Instance::new(cluster, group, creation, timeout, place);
         kept.by_name.insert(key, Arc::new(instance));
         kept.most = kept.most.max(kept.by_name.len());
         if !std::mem::replace(&mut kept.is_swept, true) {

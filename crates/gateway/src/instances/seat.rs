@@ -15,7 +15,6 @@ use tracing::debug;
 use super::kept::no_instance;
 use super::names::{Followed, Names};
 use super::work::told;
-use crate::charge::Charge;
 use crate::produce::LOOKUP_MAX;
 use crate::request::Embedded;
 use crate::request::instances::Creation;
@@ -41,8 +40,6 @@ pub(super) struct Instance {
     /// When the last request came, or was answered.
     used: Mutex<Instant>,
     is_gone: AtomicBool,
-    /// What it holds at rest.
-    _charge: Charge,
     /// Its place among all instances. The pool takes it back for clients with fewer instances.
     place: Lease<ShareOwner>,
 }
@@ -93,7 +90,7 @@ impl Instance {
         group: &str,
         creation: Creation,
         idle_max: Duration,
-        (charge, place): (Charge, Lease<ShareOwner>),
+        place: Lease<ShareOwner>,
     ) -> Instance {
         let config = ConsumerConfig {
             offset_reset: creation.offset_reset,
@@ -121,7 +118,6 @@ impl Instance {
             })),
             used: Mutex::new(Instant::now()),
             is_gone: AtomicBool::new(false),
-            _charge: charge,
             place,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
 use gateway::who::{passwords, tokens};
 use serving::rights::{Rights, Role, Topics};
 use serving::users::{Token, User, Users};
@@ -154,6 +155,12 @@ async fn cookie(world: &World, name: &str) -> String {
     format!("cookie: {cookie}")
 }
 
+/// The header of a login by password.
+fn basic(name: &str) -> String {
+    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{PASSWORD}"));
+    format!("authorization: Basic {pair}")
+}
+
 async fn sign_out(world: &World, cookie: &str) {
     let mut connection: Connection = world.connect().await;
     let (_, value) = cookie.split_once(": ").unwrap();
@@ -172,12 +179,22 @@ async fn streams_of_a_void_login_are_closed_and_those_of_others_stay() {
     world.create("t", 1, &[]).await;
     let cluster = world.cluster.metadata().cluster_id.clone().unwrap_or_default();
     let (cookie_out, cookie_in) = (cookie(&world, "stays").await, cookie(&world, "stays").await);
+    // A removed token leaves cookies and passwords as they are.
+    let mut changed = Vec::new();
+    for name in ["removed", "lowered", "renewed"] {
+        changed.push((name, "a session", cookie(&world, name).await));
+        changed.push((name, "a password", basic(name)));
+    }
     let (mut void, mut valid) = (Vec::new(), Vec::new());
     for target in STREAMS {
         for name in NAMES {
             let stream = open(&world, &cluster, (name, &book.bearer(name)), target).await;
             let what = format!("{target} of {name}");
             if name == "stays" { valid.push((stream, what)) } else { void.push((stream, what)) }
+        }
+        for (name, kind, login) in &changed {
+            let stream = open(&world, &cluster, (name, login), target).await;
+            void.push((stream, format!("{target} of {name} with {kind}")));
         }
         let out = open(&world, &cluster, ("out", &cookie_out), target).await;
         void.push((out, format!("{target} of a session that is signed out")));
@@ -330,6 +347,57 @@ async fn a_sign_out_reaches_gateways_with_the_key_file_and_outlives_a_restart() 
         assert_eq!(name_by(gateway, &stays).await, "stays");
     }
     other.stop().await;
+    restarted.stop().await;
+    world.stop().await;
+}
+
+/// The user of a request with this header, at this gateway, and whether it may still administer.
+async fn user_by(gateway: &gateway::Gateway, login: &str) -> (serde_json::Value, bool) {
+    let mut connection = Connection::open(gateway.address()).await;
+    let (name, value) = login.split_once(": ").unwrap();
+    let answer = connection.ask("GET", "/api/v1/me", &[(name, value)], b"").await;
+    if answer.status != 200 {
+        return (serde_json::Value::Null, false);
+    }
+    let me = answer.json();
+    (me["user"].clone(), !me["user"].is_null() && me["role"] == "admin")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn void_logins_stay_void_at_gateways_that_start_later() {
+    let mut book = Book::new();
+    let key_file = book.dir.path().join("key");
+    let users_file = book.file();
+    let change = |settings| gateway::Settings {
+        users_file: Some(users_file.clone()),
+        key: Some(gateway::SigningKey::of_file(&key_file).unwrap()),
+        ..settings
+    };
+    let world = World::start_with(change).await;
+    let mut logins = Vec::new();
+    for name in ["removed", "lowered", "renewed", "stays"] {
+        for login in [cookie(&world, name).await, basic(name)] {
+            assert_eq!(user_by(&world.gateway, &login).await, (name.into(), true), "{login}");
+            logins.push((name, login));
+        }
+    }
+    for name in NAMES {
+        logins.push((name, book.bearer(name)));
+    }
+    book.void();
+    let restarted = fixture::open(change(fixture::settings(&world.broker_address())));
+    for (name, login) in &logins {
+        let is_token = login.contains("Bearer");
+        let expected = match *name {
+            "removed" => (serde_json::Value::Null, false),
+            // Tokens have no password, and a token of "detached" is removed.
+            "renewed" if is_token => ("renewed".into(), true),
+            "renewed" | "detached" => (serde_json::Value::Null, false),
+            "lowered" => ("lowered".into(), false),
+            name => (name.into(), true),
+        };
+        assert_eq!(user_by(&restarted, login).await, expected, "{name}: {login}");
+    }
     restarted.stop().await;
     world.stop().await;
 }
