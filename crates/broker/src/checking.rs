@@ -2,8 +2,10 @@
 //! connections with small requests go on being served.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Threads that may wait for their turn; beyond that the caller does the work where it is. Each is one
 /// of the runtime's blocking threads, which others need as well.
@@ -15,6 +17,8 @@ pub struct Checking {
     turns: Mutex<Turns>,
     /// Told when a turn ends.
     ended: Condvar,
+    /// Requests beyond Produce and Fetch that are handled beside the data threads: half of the cores stay free for records.
+    requests: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,18 @@ impl Default for Checking {
 impl Checking {
     fn new(turns: usize) -> Checking {
         let turns = Turns { free: turns.max(1), waiting: 0 };
-        Checking { turns: Mutex::new(turns), ended: Condvar::new() }
+        let requests = Arc::new(Semaphore::new((turns.free / 2).max(1)));
+        Checking { turns: Mutex::new(turns), ended: Condvar::new(), requests }
+    }
+
+    /// Waits for the turn of a large request, for one step of its work. No thread waits meanwhile, and turns are in the
+    /// order of the requests.
+    pub fn request_turn(
+        &self,
+    ) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send + use<> {
+        let requests = Arc::clone(&self.requests);
+        // The semaphore is never closed.
+        async move { requests.acquire_owned().await.ok() }
     }
 
     /// Does `work`, which takes long, on this thread, after another one has taken over what else this
@@ -83,7 +98,6 @@ impl Checking {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;

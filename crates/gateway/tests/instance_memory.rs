@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const BROKER_DIR: &str = "INSTANCE_MEMORY_BROKER_DIR";
 /// Instances that are measured, each in a group of its own.
 const INSTANCES: usize = 40;
-/// Memory of an instance that reads as a member of a group, in bytes (gateway.md).
-const INSTANCE_BYTES_MAX: usize = 64 << 10;
+/// Memory of an instance that reads as a member of a group, in bytes (gateway.md). Without optimization the futures of its
+/// client take half as much again.
+const INSTANCE_BYTES_MAX: usize = if cfg!(debug_assertions) { 96 << 10 } else { 64 << 10 };
 
 /// A broker in a process of its own, which ends with its standard input.
 struct BrokerProcess {

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::ready;
 use std::time::Instant;
 
 use ::metadata::BrokerImage;
@@ -417,11 +418,19 @@ where
     }))
 }
 
-/// Polls `work` beside the data threads: a request that names thousands of things takes milliseconds at each step, and no
-/// other connection of the thread would be served meanwhile.
+/// Polls `work` beside the data threads, in turn: a request that names thousands of things takes milliseconds at each step,
+/// and no other connection of the thread would be served meanwhile.
 fn polled_aside<T>(server: Arc<Server>, work: impl Future<Output = T>) -> impl Future<Output = T> {
     let mut work = Box::pin(work);
-    std::future::poll_fn(move |cx| server.checking.aside(|| work.as_mut().poll(cx)))
+    let mut waiting = None;
+    std::future::poll_fn(move |cx| {
+        let turn = waiting.get_or_insert_with(|| Box::pin(server.checking.request_turn()));
+        let turn = ready!(turn.as_mut().poll(cx));
+        waiting = None;
+        let polled = server.checking.aside(|| work.as_mut().poll(cx));
+        drop(turn);
+        polled
+    })
 }
 
 /// Bytes of the largest decoded request, beyond Produce and Fetch, that a data thread handles itself.
