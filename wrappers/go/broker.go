@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,9 @@ type TestBroker struct {
 	Brokers int `json:"brokers"`
 	// Version of the program.
 	Version string `json:"version"`
+
+	// parent is the broker of which this one is a fork, or nil.
+	parent *TestBroker
 
 	stdin io.WriteCloser
 	done  chan struct{}
@@ -218,13 +222,21 @@ func start(binary string, line []string) (*TestBroker, error) {
 	return broker, nil
 }
 
-// Log returns the reports of the program so far.
+// Log returns the reports of the program so far; of a fork, the reports of its test broker.
 func (b *TestBroker) Log() string {
+	if b.parent != nil {
+		return b.parent.Log()
+	}
 	return b.log.String()
 }
 
 // IsRunning returns whether the process runs: a rule with the action kill ends it.
 func (b *TestBroker) IsRunning() bool {
+	if b.parent != nil {
+		var forks []TestBroker
+		isKnown := b.parent.IsRunning() && b.parent.call(http.MethodGet, "/forks", nil, &forks) == nil
+		return isKnown && slices.ContainsFunc(forks, func(fork TestBroker) bool { return fork.PID == b.PID })
+	}
 	select {
 	case <-b.done:
 		return false
@@ -233,8 +245,14 @@ func (b *TestBroker) IsRunning() bool {
 	}
 }
 
-// Stop ends the broker and removes its temporary folder. It does nothing if the broker has ended.
+// Stop ends the broker, its forks, and their temporary folders. It does nothing if the broker has ended.
 func (b *TestBroker) Stop() {
+	if b.parent != nil {
+		if b.IsRunning() {
+			_ = b.parent.call(http.MethodDelete, "/forks/"+strconv.Itoa(b.PID), nil, nil)
+		}
+		return
+	}
 	_ = b.stdin.Close()
 	select {
 	case <-b.done:
@@ -242,6 +260,29 @@ func (b *TestBroker) Stop() {
 		_ = b.kill()
 		<-b.done
 	}
+}
+
+// Snapshot keeps the data of this moment under a name: records, topics, groups' offsets.
+func (b *TestBroker) Snapshot(name string) error {
+	return b.call(http.MethodPut, snapshotPath(name), nil, nil)
+}
+
+// RemoveSnapshot removes a snapshot. Its forks go on.
+func (b *TestBroker) RemoveSnapshot(name string) error {
+	return b.call(http.MethodDelete, snapshotPath(name), nil, nil)
+}
+
+// Fork starts a broker with the data of a snapshot. It ends by Stop, or with this broker.
+func (b *TestBroker) Fork(name string) (*TestBroker, error) {
+	fork := &TestBroker{parent: b}
+	if err := b.call(http.MethodPost, snapshotPath(name)+"/forks", nil, fork); err != nil {
+		return nil, err
+	}
+	return fork, nil
+}
+
+func snapshotPath(name string) string {
+	return "/snapshots/" + url.PathEscape(name)
 }
 
 type faultList struct {

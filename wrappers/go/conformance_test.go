@@ -209,6 +209,45 @@ var checks = map[string]func(t *testing.T){
 		equal(t, consume(t, one, "t", 1), []string{"one"})
 		equal(t, consume(t, other, "t", 1), []string{"other"})
 	},
+	"snapshots": func(t *testing.T) {
+		broker := Run(t, Options{Topics: []string{"t"}})
+		produce(t, broker, "t", "a")
+		must(t, broker.Snapshot("s"))
+		produce(t, broker, "t", "b")
+		fork, err := broker.Fork("s")
+		must(t, err)
+		produce(t, fork, "t", "c")
+		equal(t, consume(t, fork, "t", 2), []string{"a", "c"})
+		if !fork.IsRunning() || fork.BootstrapServers == broker.BootstrapServers {
+			t.Fatalf("%+v", fork)
+		}
+		left, err := broker.Fork("s")
+		must(t, err)
+		ended := func(fork *TestBroker) {
+			if _, err := os.Stat(fork.DataDir); !os.IsNotExist(err) || fork.IsRunning() {
+				t.Fatalf("left behind: %v", err)
+			}
+			if err := syscall.Kill(fork.PID, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Fatalf("the process is there: %v", err)
+			}
+		}
+		fork.Stop()
+		fork.Stop()
+		ended(fork)
+		equal(t, consume(t, broker, "t", 2), []string{"a", "b"})
+		broker.Stop()
+		left.Stop()
+		ended(left)
+	},
+	"refuses-snapshot": func(t *testing.T) {
+		broker := Run(t, Options{})
+		must(t, broker.Snapshot("s"))
+		refused(t, broker.Snapshot("s"), "\"s\"")
+		_, err := broker.Fork("unheard-of")
+		refused(t, err, "\"unheard-of\"", "\"s\"")
+		must(t, broker.RemoveSnapshot("s"))
+		must(t, broker.Snapshot("s"))
+	},
 }
 
 func TestConformance(t *testing.T) {

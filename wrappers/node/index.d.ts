@@ -53,6 +53,9 @@ export class TestBroker {
   readonly isRunning: boolean;
   log(): string;
   stop(): Promise<void>;
+  snapshot(name: string): Promise<void>;
+  removeSnapshot(name: string): Promise<void>;
+  fork(name: string): Promise<TestBroker>;
   faults(): Promise<FaultStatus[]>;
   fault(name: string): Promise<FaultStatus>;
   seed(): Promise<number>;

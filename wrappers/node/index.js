@@ -82,6 +82,7 @@ function commandLine(options, rulesFile) {
 /** A broker, or several, for one test. */
 class TestBroker {
   #child;
+  #parent;
   #ended;
   #log = '';
 
@@ -130,30 +131,38 @@ class TestBroker {
       this.#child = undefined;
       throw new HighwaterError(`the test broker did not start: ${this.log().trim()}`);
     }
-    const fields = JSON.parse(ready);
+    this.#takeFields(JSON.parse(ready));
+    // A broker that nobody stops keeps no test run alive.
+    child.unref();
+    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.unref?.();
+  }
+
+  #takeFields(fields) {
     this.bootstrapServers = fields.bootstrap_servers;
     this.http = fields.http;
     this.dataDir = fields.data_dir;
     this.pid = fields.pid;
     this.brokers = fields.brokers;
     this.version = fields.version;
-    // A broker that nobody stops keeps no test run alive.
-    child.unref();
-    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.unref?.();
   }
 
-  /** Returns the reports of the program so far. */
+  /** Returns the reports of the program so far; of a fork, the reports of its test broker. */
   log() {
-    return this.#log;
+    return this.#parent?.log() ?? this.#log;
   }
 
-  /** Whether the process runs: a rule with the action `kill` ends it. */
+  /** Whether the process runs: a rule with the action `kill` ends it. A fork runs until `stop`, or until its broker ends. */
   get isRunning() {
+    if (this.#parent) return this.#ended === undefined && this.#parent.isRunning;
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Ends the broker and removes its temporary folder. Does nothing if it has ended. */
+  /** Ends the broker, its forks, and their temporary folders. Does nothing if it has ended. */
   async stop() {
+    if (this.#parent) {
+      if (this.isRunning) this.#ended = this.#parent.#endFork(this.pid);
+      return this.#ended;
+    }
     const child = this.#child;
     this.#child = undefined;
     if (child === undefined) return;
@@ -166,6 +175,30 @@ class TestBroker {
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')]() {
     await this.stop();
+  }
+
+  /** Keeps the data of this moment under a name: records, topics, groups' offsets. */
+  async snapshot(name) {
+    await this.#call('PUT', pathOf(name, 'snapshots'));
+  }
+
+  /** Removes a snapshot. Its forks go on. */
+  async removeSnapshot(name) {
+    await this.#call('DELETE', pathOf(name, 'snapshots'));
+  }
+
+  /** Starts a broker with the data of a snapshot. It ends by `stop`, or with this broker. */
+  async fork(name) {
+    const fork = new TestBroker();
+    fork.#parent = this;
+    fork.#takeFields(await this.#call('POST', `${pathOf(name, 'snapshots')}/forks`));
+    return fork;
+  }
+
+  async #endFork(pid) {
+    const forks = await this.#call('GET', '/forks');
+    // A rule with the action `kill` may have ended it.
+    if (forks.some((fork) => fork.pid === pid)) await this.#call('DELETE', `/forks/${pid}`);
   }
 
   /** Returns all rules, each with its counts `matches` and `faults`. */
@@ -224,8 +257,8 @@ class TestBroker {
   }
 }
 
-function pathOf(name) {
-  return `/faults/${encodeURIComponent(name)}`;
+function pathOf(name, kind = 'faults') {
+  return `/${kind}/${encodeURIComponent(name)}`;
 }
 
 /** Resolves to the first line of a stream; never, if the stream ends before. */

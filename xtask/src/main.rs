@@ -12,6 +12,7 @@ mod dist;
 mod documents;
 mod events;
 mod failover;
+mod faults;
 mod front;
 mod fuzz;
 mod golden;
@@ -72,6 +73,8 @@ enum Task {
     Events(events::Arguments),
     /// Run the laboratory's x-failover with all clients that can be installed here
     Failover(failover::Arguments),
+    /// Print the reports of real clients to fault rules, before a test broker and before Apache Kafka
+    Faults,
     /// Run every fuzz target for a short while
     Fuzz(fuzz::Arguments),
     /// Write crates/wire/testdata/golden: what Kafka's own classes make of every message
@@ -114,6 +117,7 @@ fn main() -> anyhow::Result<()> {
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Events(arguments) => events::run(&arguments),
         Task::Failover(arguments) => failover::run(&arguments),
+        Task::Faults => faults::run(),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Golden => golden::run(),
         Task::Image(arguments) => image::run(&arguments),

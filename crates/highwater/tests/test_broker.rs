@@ -1,19 +1,21 @@
 //! `highwater test-broker` as a test suite uses it, and the fault rules of `highwater proxy`.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{
-    Admin, Cluster, ClusterConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
-    Record,
+    Admin, Cluster, ClusterConfig, CommittedOffset, Consumer, ConsumerConfig, OffsetReset,
+    Producer, ProducerConfig, Record,
 };
-use model::TopicPartition;
+use model::{Offset, TopicPartition};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -77,6 +79,19 @@ impl Served {
     /// Code and body of the answer to a request over HTTP.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         http(self.field("http").strip_prefix("http://").unwrap(), method, path, body)
+    }
+
+    /// The body of an answer over HTTP, which must have this code.
+    fn answer(&self, code: u16, method: &str, path: &str) -> Value {
+        let (found, body) = self.http(method, path, "");
+        assert_eq!(found, code, "{method} {path}: {body}");
+        serde_json::from_str(&body).unwrap_or_default()
+    }
+
+    /// The bootstrap servers and the answer of a fork that is started now.
+    fn fork(&self, snapshot: &str) -> (String, Value) {
+        let fork = self.answer(201, "POST", &format!("/snapshots/{snapshot}/forks"));
+        (fork["bootstrap_servers"].as_str().unwrap().to_owned(), fork)
     }
 
     /// Counts of a rule: matches and faults.
@@ -678,4 +693,233 @@ fn a_proxy_injects_faults_in_front_of_another_broker() {
     assert_eq!((code, rule["matches"].as_u64(), rule["faults"].as_u64()), (200, Some(2), Some(1)));
     kill_process(Pid::from_child(&proxy), Signal::TERM).unwrap();
     assert!(proxy.wait().unwrap().success());
+}
+
+/// Sets and returns the committed offset of group `g` in partition 0.
+async fn commit(bootstrap: &str, topic: &str, offset: i64) {
+    let admin = Admin::new(cluster(bootstrap).await);
+    let offset = CommittedOffset::at(Offset(offset));
+    let offsets = HashMap::from([(TopicPartition::new(topic, 0), offset)]);
+    for (_, committed) in admin.alter_group_offsets("g", &offsets).await.unwrap() {
+        committed.unwrap();
+    }
+}
+
+async fn committed(bootstrap: &str, topic: &str) -> i64 {
+    let admin = Admin::new(cluster(bootstrap).await);
+    let offsets = admin.group_offsets("g").await.unwrap();
+    offsets[&TopicPartition::new(topic, 0)].offset.0
+}
+
+#[test]
+fn a_fork_has_the_data_of_its_snapshot_and_no_later_data() {
+    let broker = Served::start(&["--topics", "t,u:3", "--set", "num.partitions=2"]);
+    let parent = broker.bootstrap().to_owned();
+    block_on(async {
+        produce(&parent, "t", &["a", "b"]).await;
+        commit(&parent, "t", 1).await;
+    });
+    let snapshot = broker.answer(201, "PUT", "/snapshots/before");
+    assert_eq!(snapshot["name"], "before");
+    assert!(snapshot["bytes"].as_u64().unwrap() > 0 && snapshot["pause_ms"].as_f64().is_some());
+    block_on(async {
+        produce(&parent, "t", &["c"]).await;
+        commit(&parent, "t", 2).await;
+    });
+    let forks = [broker.fork("before").0, broker.fork("before").0];
+    assert!(forks[0] != forks[1] && !forks.contains(&parent));
+    block_on(async {
+        produce(&forks[0], "t", &["x", "y"]).await;
+        produce(&forks[0], "new", &["n"]).await;
+        commit(&forks[0], "t", 3).await;
+        assert_eq!(consume_alone(&forks[0], "t", 4).await, ["a", "b", "x", "y"]);
+        produce(&forks[1], "t", &["z"]).await;
+        assert_eq!(consume_alone(&forks[1], "t", 3).await, ["a", "b", "z"]);
+        assert_eq!(consume_alone(&parent, "t", 3).await, ["a", "b", "c"]);
+        let offsets = [&parent, &forks[0], &forks[1]].map(|at| committed(at, "t"));
+        let [of_parent, of_first, of_second] = offsets;
+        assert_eq!((of_parent.await, of_first.await, of_second.await), (2, 3, 1));
+        let topics = |at: &str| {
+            let at = at.to_owned();
+            async move {
+                let metadata = Admin::new(cluster(&at).await).describe_all().await.unwrap();
+                ["u", "new"]
+                    .map(|name| metadata.topics.get(name).map_or(0, |it| it.partitions.len()))
+            }
+        };
+        // The settings of the parent are those of its forks.
+        assert_eq!(topics(&forks[0]).await, [3, 2]);
+        assert_eq!(topics(&forks[1]).await, [3, 0]);
+    });
+    // The removal of a snapshot changes no fork.
+    broker.answer(204, "DELETE", "/snapshots/before");
+    assert_eq!(block_on(consume_alone(&forks[1], "t", 3)), ["a", "b", "z"]);
+}
+
+#[test]
+fn a_snapshot_under_load_loses_nothing_and_the_parent_goes_on() {
+    const CLIENTS: usize = 4;
+    let broker = Served::start(&["--topics", "t:4", "--set", "log.segment.bytes=1048576"]);
+    let parent = broker.bootstrap().to_owned();
+    let acknowledged = [const { AtomicUsize::new(0) }; CLIENTS];
+    let is_over = AtomicBool::new(false);
+    let counts = || acknowledged.each_ref().map(|count| count.load(SeqCst));
+    let mut seen: Vec<(String, [usize; CLIENTS])> = Vec::new();
+    thread::scope(|scope| {
+        for (number, acknowledged) in acknowledged.iter().enumerate() {
+            let (parent, is_over) = (&parent, &is_over);
+            scope.spawn(move || {
+                block_on(async {
+                    let config = ProducerConfig::default();
+                    let producer = Producer::new(cluster(parent).await, config).await.unwrap();
+                    let partition = number as i32;
+                    for count in 1.. {
+                        if is_over.load(SeqCst) {
+                            break;
+                        }
+                        let value = format!("{count}:{}", "x".repeat(4000));
+                        let record = Record {
+                            partition: Some(partition),
+                            ..Record::value(value.as_bytes())
+                        };
+                        let delivery = producer.send("t", &record).await.unwrap();
+                        producer.flush().await.unwrap();
+                        delivery.wait().await.unwrap();
+                        acknowledged.store(count, SeqCst);
+                    }
+                })
+            });
+        }
+        for round in 1..=4 {
+            wait_until("records are acknowledged", || counts().iter().all(|it| *it > 100 * round));
+            let before = counts();
+            broker.answer(201, "PUT", &format!("/snapshots/{round}"));
+            let (fork, _) = broker.fork(&round.to_string());
+            seen.push((fork, before));
+        }
+        let before = counts();
+        wait_until("the parent goes on", || {
+            counts().iter().zip(&before).all(|(now, before)| now > before)
+        });
+        is_over.store(true, SeqCst);
+    });
+    seen.push((parent.clone(), counts()));
+    for (bootstrap, counts) in &seen {
+        for (partition, count) in counts.iter().enumerate() {
+            let values = block_on(values_of(bootstrap, "t", partition as i32));
+            assert!(values.len() >= *count, "{} of {count}", values.len());
+            let values = values.iter().map(|value| value.split(':').next().unwrap());
+            let values: Vec<&str> = values.collect();
+            let wanted: Vec<String> = (1..=values.len()).map(|it| it.to_string()).collect();
+            assert_eq!(values, wanted, "partition {partition}");
+        }
+    }
+}
+
+/// Reads a partition to its end, without a group.
+async fn values_of(bootstrap: &str, topic: &str, partition: i32) -> Vec<String> {
+    let partition = TopicPartition::new(topic, partition);
+    let config =
+        ConsumerConfig { offset_reset: OffsetReset::Earliest, ..ConsumerConfig::default() };
+    let mut consumer = Consumer::new(cluster(bootstrap).await, config);
+    consumer.assign(std::slice::from_ref(&partition)).await.unwrap();
+    // A last record shows that the end is reached.
+    let producer =
+        Producer::new(cluster(bootstrap).await, ProducerConfig::default()).await.unwrap();
+    let record = Record { partition: Some(partition.partition.0), ..Record::value(b"end") };
+    let delivery = producer.send(topic, &record).await.unwrap();
+    producer.flush().await.unwrap();
+    delivery.wait().await.unwrap();
+    let mut values = Vec::new();
+    while values.last().is_none_or(|last| last != "end") {
+        poll(&mut consumer, &mut values).await;
+    }
+    values.pop();
+    values
+}
+
+#[test]
+fn unusable_names_of_snapshots_and_forks_are_refused_in_words() {
+    let broker = Served::start(&[]);
+    let error = |method: &str, path: &str| json_error(&broker.http(method, path, ""));
+    let (code, words) = error("POST", "/snapshots/none/forks");
+    assert_eq!((code, &*words), (404, "no snapshot has the name \"none\"; there are no snapshots"));
+    broker.answer(201, "PUT", "/snapshots/a");
+    let (code, words) = error("PUT", "/snapshots/a");
+    assert!(code == 409 && words.contains("a snapshot has the name \"a\""), "{words}");
+    let (code, words) = error("DELETE", "/snapshots/b");
+    assert!(code == 404 && words.contains("there are \"a\""), "{words}");
+    let (code, words) = error("DELETE", "/forks/1");
+    assert_eq!((code, &*words), (404, "no fork has the process id 1"));
+    assert_eq!(error("PUT", &format!("/snapshots/{}", "x".repeat(201))).0, 400);
+    assert_eq!(broker.answer(200, "GET", "/snapshots").as_array().unwrap().len(), 1);
+    broker.answer(204, "DELETE", "/snapshots/a");
+    assert_eq!(broker.answer(200, "GET", "/snapshots").as_array().unwrap().len(), 0);
+    let several = Served::start(&["--brokers", "2"]);
+    for path in ["/snapshots", "/snapshots/a", "/snapshots/a/forks", "/forks"] {
+        let (code, words) = json_error(&several.http("GET", path, ""));
+        assert!(code == 409 && words.contains("leave --brokers out"), "{words}");
+    }
+}
+
+/// Process and folder of a fork.
+fn process_of(fork: &Value) -> (i32, PathBuf) {
+    let folder = PathBuf::from(fork["data_dir"].as_str().unwrap());
+    assert!(folder.is_dir());
+    (fork["pid"].as_i64().unwrap() as i32, folder)
+}
+
+#[test]
+fn forks_end_alone_or_with_their_test_broker_and_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("TMPDIR", folder.path().to_str().unwrap())];
+    let mut broker = Served::start_with(&["--topics", "t"], &variables);
+    broker.answer(201, "PUT", "/snapshots/a");
+    let forks = [broker.fork("a").1, broker.fork("a").1, broker.fork("a").1];
+    let [first, second, third] = forks.each_ref().map(process_of);
+    broker.answer(204, "DELETE", &format!("/forks/{}", first.0));
+    assert!(!is_alive(first.0) && !first.1.exists());
+    // A fault that kills a fork kills nothing else.
+    let at = forks[1]["http"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let rule = r#"{"api": "Metadata", "action": "kill"}"#;
+    assert_eq!(http(at, "PUT", "/faults/kill", rule).0, 200);
+    let to_kill = forks[1]["bootstrap_servers"].as_str().unwrap();
+    let connect = async { Cluster::connect(ClusterConfig::new(to_kill)).await.map(drop) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        tokio::select! {
+            _ = connect => {}
+            () = async { while is_alive(second.0) { tokio::task::yield_now().await } } => {}
+        }
+    });
+    wait_until("the fork is killed", || !is_alive(second.0));
+    // A process has ended when its last thread has.
+    let forks = || broker.answer(200, "GET", "/forks");
+    wait_until("one fork is left", || forks().as_array().unwrap().len() == 1);
+    let listed = forks();
+    assert_eq!(listed[0]["pid"].as_i64(), Some(i64::from(third.0)));
+    assert_eq!(listed[0]["snapshot"], "a");
+    block_on(produce(broker.bootstrap(), "t", &["x"]));
+    drop(broker.stdin.take());
+    assert_eq!(broker.ended().code(), Some(0));
+    assert!(!is_alive(third.0));
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn forks_of_a_killed_test_broker_end_and_its_snapshots_are_removed_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("TMPDIR", folder.path().to_str().unwrap())];
+    let mut broker = Served::start_with(&["--topics", "t"], &variables);
+    broker.answer(201, "PUT", "/snapshots/a");
+    let (pid, data) = process_of(&broker.fork("a").1);
+    broker.child.kill().unwrap();
+    broker.ended();
+    wait_until("the fork ends", || !is_alive(pid));
+    wait_until("its folder is removed", || !data.exists());
+    let next = Served::start_with(&[], &variables);
+    let entries = || fs::read_dir(folder.path()).unwrap().count();
+    wait_until("only the folder of the next test broker is left", || entries() == 1);
+    drop(next);
 }

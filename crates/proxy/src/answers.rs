@@ -388,7 +388,7 @@ mod tests {
     use wire::{FetchResponse, Message, MetadataResponse, Writer};
 
     fn expected(api_key: i16, version: i16, correlation_id: i32, fate: Fate) -> Expected {
-        Expected { api_key, version, correlation_id, fate, produced: None }
+        Expected { api_key, version, correlation_id, fate, produced: None, _in_flight: None }
     }
 
     fn answer<M: Message>(message: &M, api: ApiKey, version: i16, id: i32) -> Vec<u8> {

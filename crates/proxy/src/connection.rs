@@ -196,8 +196,9 @@ async fn carry(
     // Set when the proxy closes and no further request goes to the broker.
     let asked_all = watch::Sender::new(false);
     let faults = shared.faults.as_deref();
-    let requests =
-        Requests::new(&link, &shared.counters, shared.held_bytes_max).with_faults(faults, upstream);
+    let requests = Requests::new(&link, &shared.counters, shared.held_bytes_max)
+        .with_faults(faults, upstream)
+        .behind(shared.gate.as_ref());
     let answers = Answers::new(&link, &shared.counters, shared, shared.held_bytes_max)
         .with_faults(faults, upstream);
     let [of_requests, of_answers] = memory.parts();
@@ -211,6 +212,7 @@ async fn carry(
         of_requests,
     )
     .impatient(shared.silence_max)
+    .paused_by(shared.gate.as_ref().map(|gate| gate.watch()))
     .until(shared.closing.clone());
     let down = Pump::new(
         from_server,

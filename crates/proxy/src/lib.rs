@@ -7,7 +7,7 @@
 //! and does not choose a broker for anybody.
 //!
 //! Read `proxy`, then `connection` and `pump` (bytes from one socket to the other), then
-//! `requests` and `answers` (what is looked at on the way), `endpoints` and `rewrite` (what is
+//! `requests` and `answers` (what is looked at on the way), `pause`, `endpoints` and `rewrite` (what is
 //! changed), and `fault_injection`. `scout` asks the cluster by itself where its brokers are. [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
 
 mod alarm;
@@ -22,6 +22,7 @@ mod frames;
 mod link;
 mod memory;
 mod nodes;
+mod pause;
 mod produced;
 mod proxy;
 mod pump;
@@ -36,6 +37,7 @@ mod testing;
 
 pub use counters::{ApiTraffic, Counters, Traffic};
 pub use fault_injection::{FaultInjector, FaultedRecords};
+pub use pause::{AnswersOutstanding, ProxyPause, RequestGate};
 pub use proxy::{Proxy, ProxyConfig, ProxyError};
 pub use shape::{EMULATIONS, Emulation, Shape, emulation};
 pub use shown::{MemoryShown, OfProcess};

@@ -4,6 +4,7 @@
 use crate::fault_injection::FaultRule;
 use crate::fault_injection::answer::AnswerChange;
 use crate::fault_injection::fetch_session::partition_bytes;
+use crate::pause::RequestInFlight;
 use crate::produced::{Produced, TopicKey};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -66,7 +67,7 @@ pub enum AfterDrop {
 
 impl Fate {
     /// Whether the client's turn has come without an answer of a broker.
-    fn needs_no_broker(&self) -> bool {
+    pub(crate) fn needs_no_broker(&self) -> bool {
         matches!(self, Fate::Fabricated(_) | Fate::End(_))
     }
 }
@@ -84,6 +85,8 @@ pub struct Expected {
     pub fate: Fate,
     /// What was produced, if its offsets are to be learnt from the answer.
     pub produced: Option<Produced>,
+    /// Held until the answer has arrived, if pauses wait for it.
+    pub _in_flight: Option<RequestInFlight>,
 }
 
 /// Requests without an answer at which a connection's requests are read no further.

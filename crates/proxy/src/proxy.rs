@@ -5,6 +5,7 @@ use crate::counters::{Counters, Traffic};
 use crate::fault_injection::{FaultInjector, FaultedRecords};
 use crate::memory::Pools;
 use crate::nodes::{self, Nodes, Target};
+use crate::pause::RequestGate;
 use crate::refusals::Refusals;
 use crate::scout;
 use crate::shape::Shape;
@@ -35,6 +36,8 @@ pub struct ProxyConfig {
     pub shape: Shape,
     /// Faults by rule; `None` for a proxy whose rules cannot be changed either.
     pub faults: Option<Arc<FaultInjector>>,
+    /// Whether the proxy can pause ([`Proxy::gate`]).
+    pub can_pause: bool,
     /// What the jitter is drawn from.
     pub seed: u64,
     /// How long connecting to a broker may take.
@@ -71,6 +74,7 @@ impl ProxyConfig {
             node_start_port: None,
             shape: Shape::default(),
             faults: None,
+            can_pause: false,
             seed: 0,
             connect_timeout: Duration::from_secs(10),
             held_bytes_max: 100 * 1024 * 1024,
@@ -113,6 +117,7 @@ pub(crate) struct Shared {
     pub(crate) ingress: Option<Arc<Mutex<TokenBucket>>>,
     pub(crate) egress: Option<Arc<Mutex<TokenBucket>>>,
     pub(crate) faults: Option<Arc<FaultInjector>>,
+    pub(crate) gate: Option<Arc<RequestGate>>,
     pub(crate) seed: u64,
     pub(crate) connections: AtomicU64,
     pub(crate) connect_timeout: Duration,
@@ -149,6 +154,7 @@ impl Shared {
             egress: bucket(config.shape.egress_bytes_per_second),
             shape: config.shape,
             faults: config.faults,
+            gate: config.can_pause.then(|| Arc::new(RequestGate::new())),
             seed: config.seed,
             connections: AtomicU64::new(0),
             connect_timeout: config.connect_timeout,
@@ -278,6 +284,11 @@ impl Proxy {
     /// The counters themselves: they outlive the proxy.
     pub fn counters(&self) -> Arc<Counters> {
         self.shared.counters.clone()
+    }
+
+    /// Pauses the connections; `None` without [`ProxyConfig::can_pause`].
+    pub fn gate(&self) -> Option<Arc<RequestGate>> {
+        self.shared.gate.clone()
     }
 
     /// Memory of all connections, for metrics.

@@ -44,6 +44,11 @@ pub trait Relay {
         None
     }
 
+    /// Whether a pause holds requests back: then the end of the source does not end the direction.
+    fn is_paused(&self) -> bool {
+        false
+    }
+
     /// From now on no request begins, and only answers to those that have begun.
     fn close(&mut self) {}
 
@@ -135,6 +140,8 @@ pub struct Pump<'a, R> {
     line: DelayLine,
     /// Says when no further frame is to begin; `None` once it has said so.
     closing: Option<watch::Receiver<bool>>,
+    /// Changes when a pause begins or ends; `None` if there are no pauses.
+    pausing: Option<watch::Receiver<bool>>,
     alarm: Alarm,
     memory: PumpMemory<'a>,
     /// Longest silence of a client within a request.
@@ -172,6 +179,7 @@ impl<'a, R: Relay> Pump<'a, R> {
             tolls,
             line,
             closing: None,
+            pausing: None,
             alarm: Alarm::default(),
             memory,
             silence_max: Duration::MAX,
@@ -190,6 +198,11 @@ impl<'a, R: Relay> Pump<'a, R> {
         Pump { closing: Some(closing), ..self }
     }
 
+    /// The same, with a relay that acts upon pauses.
+    pub fn paused_by(self, pausing: Option<watch::Receiver<bool>>) -> Pump<'a, R> {
+        Pump { pausing, ..self }
+    }
+
     /// The same, that fails when the source owes a part of a request and sends nothing for so long.
     pub fn impatient(self, silence_max: Duration) -> Pump<'a, R> {
         Pump { silence_max, ..self }
@@ -205,7 +218,8 @@ impl<'a, R: Relay> Pump<'a, R> {
             self.write(now).map_err(|error| Failure::Sink(error.into()))?;
             self.settle();
             self.ended |= self.relay.is_closed();
-            if self.ended && self.line.is_empty() && self.relay.deadline().is_none() {
+            let has_gone_on = self.line.is_empty() && self.relay.deadline().is_none();
+            if self.ended && has_gone_on && !self.relay.is_paused() {
                 // A broker that hears of an end may forget what it was asked before.
                 if !self.relay.is_closed() {
                     // It may be gone already: then it knows.
@@ -239,6 +253,9 @@ impl<'a, R: Relay> Pump<'a, R> {
                 self.closing = None;
                 self.relay.close();
                 return Ok(());
+            }
+            () = changed(&mut self.pausing), if self.pausing.is_some() => {
+                return self.look(Instant::now()).map_err(Failure::Source);
             }
             ready = self.to.writable(), if writes => {
                 return ready.map_err(|error| Failure::Sink(error.into()));
@@ -419,6 +436,14 @@ async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the flag changes. A flag that cannot change any more is dropped.
+async fn changed(flag: &mut Option<watch::Receiver<bool>>) {
+    let Some(watched) = flag else { return std::future::pending().await };
+    if watched.changed().await.is_err() {
+        *flag = None;
     }
 }
 

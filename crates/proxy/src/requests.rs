@@ -10,10 +10,12 @@ use crate::fault_injection::{
 };
 use crate::frames::{Broken, RequestFront, request_front, version_max};
 use crate::link::{AfterDrop, AnswerAlteration, ConnectionEnd, Expected, Fate, Link};
+use crate::pause::RequestGate;
 use crate::produced::{Produced, TopicKey};
 use crate::pump::{Owed, Relay};
 use crate::rewrite::unsupported_api_versions;
 use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use wire::ApiKey;
@@ -109,6 +111,8 @@ pub struct Requests<'a> {
     counters: &'a Counters,
     held_bytes_max: usize,
     faults: Option<ConnectionFaults<'a>>,
+    /// Closed during a pause; `None` if this proxy cannot pause.
+    gate: Option<&'a Arc<RequestGate>>,
     /// Address of the broker, `host:port`.
     upstream: &'a str,
     /// Bytes of a frame that still go through without being looked at.
@@ -135,6 +139,7 @@ impl<'a> Requests<'a> {
             counters,
             held_bytes_max,
             faults: None,
+            gate: None,
             upstream: "",
             passing: 0,
             has_begun: false,
@@ -151,10 +156,22 @@ impl<'a> Requests<'a> {
         Requests { faults: faults.map(ConnectionFaults::new), upstream, ..self }
     }
 
+    /// The same requests, none of which begins while the gate is closed.
+    pub fn behind(self, gate: Option<&'a Arc<RequestGate>>) -> Requests<'a> {
+        Requests { gate, ..self }
+    }
+
+    /// Whether a pause holds requests back.
+    fn is_paused(&self) -> bool {
+        self.gate.is_some_and(|gate| *gate.is_closed())
+    }
+
     fn expect(&self, front: &RequestFront, fate: Fate, produced: Option<Produced>) {
         let learns = self.faults.as_ref().is_some_and(|faults| faults.injector.learns_offsets());
         if front.answered {
+            let gate = self.gate.filter(|_| !fate.needs_no_broker());
             self.link.expect(Expected {
+                _in_flight: gate.and_then(|gate| gate.enter(front.api_key)),
                 api_key: front.api_key,
                 version: front.version,
                 correlation_id: front.correlation_id,
@@ -458,6 +475,9 @@ fn flush(incoming: &mut BytesMut, at: &mut usize, out: &mut Vec<Bytes>) {
 impl Relay for Requests<'_> {
     fn relay(&mut self, incoming: &mut BytesMut, out: &mut Vec<Bytes>) -> Result<(), Broken> {
         let mut at = 0;
+        // Held to the end: what begins here is in flight before a pause begins.
+        let paused = self.gate.map(|gate| gate.is_closed());
+        let is_paused = paused.as_ref().is_some_and(|is_closed| **is_closed);
         while self.delayed.is_none() {
             if self.is_cut {
                 flush(incoming, &mut at, out);
@@ -467,7 +487,7 @@ impl Relay for Requests<'_> {
             let passed = self.passing.min(incoming.len() - at);
             self.passing -= passed;
             at += passed;
-            if self.passing > 0 || self.is_closing {
+            if self.passing > 0 || self.is_closing || is_paused {
                 break;
             }
             match self.begin(incoming, &mut at, out)? {
@@ -480,7 +500,13 @@ impl Relay for Requests<'_> {
     }
 
     fn has_room(&self) -> bool {
-        self.link.has_room() && self.delayed.is_none()
+        // The rest of a request that has begun is read during a pause, too.
+        let is_held_back = self.passing == 0 && self.is_paused();
+        self.link.has_room() && self.delayed.is_none() && !is_held_back
+    }
+
+    fn is_paused(&self) -> bool {
+        Requests::is_paused(self)
     }
 
     fn bell(&self) -> &Notify {
@@ -515,10 +541,17 @@ impl Relay for Requests<'_> {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if self.is_paused() {
+            return None;
+        }
         self.held.iter().chain(&self.delayed).map(|held| held.until).min()
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Bytes>) -> Result<(), Broken> {
+        let paused = self.gate.map(|gate| gate.is_closed());
+        if paused.as_ref().is_some_and(|is_closed| **is_closed) {
+            return Ok(());
+        }
         let is_due = |held: &Option<Held>| held.as_ref().is_some_and(|held| held.until <= now);
         if is_due(&self.held) {
             self.release(out);

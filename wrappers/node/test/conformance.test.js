@@ -152,6 +152,33 @@ const checks = {
       assert.deepEqual(await consume(other, 't', 1), ['other']);
     })(),
   ),
+
+  'snapshots': withBroker({ topics: ['t'] }, async (broker) => {
+    await produce(broker, 't', 'a');
+    await broker.snapshot('s');
+    await produce(broker, 't', 'b');
+    const fork = await broker.fork('s');
+    await produce(fork, 't', 'c');
+    assert.deepEqual(await consume(fork, 't', 2), ['a', 'c']);
+    assert.ok(fork.isRunning && fork.bootstrapServers !== broker.bootstrapServers);
+    await fork.stop();
+    await fork.stop();
+    assert.ok(!fork.isRunning && !fs.existsSync(fork.dataDir));
+    assert.throws(() => process.kill(fork.pid, 0), { code: 'ESRCH' });
+    assert.deepEqual(await consume(broker, 't', 2), ['a', 'b']);
+    const left = await broker.fork('s');
+    await broker.stop();
+    await left.stop();
+    assert.ok(!left.isRunning && !fs.existsSync(left.dataDir));
+  }),
+
+  'refuses-snapshot': withBroker({}, async (broker) => {
+    await broker.snapshot('s');
+    await assert.rejects(broker.snapshot('s'), refusedBy('"s"'));
+    await assert.rejects(broker.fork('unheard-of'), refusedBy('"unheard-of"', '"s"'));
+    await broker.removeSnapshot('s');
+    await broker.snapshot('s');
+  }),
 };
 
 for (const { id } of behaviours) {

@@ -163,6 +163,36 @@ def two_at_once():
         assert consume(other, "t", 1) == [b"other"]
 
 
+def snapshots():
+    with TestBroker(["t"]) as broker:
+        produce(broker, "t", b"a")
+        broker.snapshot("s")
+        produce(broker, "t", b"b")
+        with broker.fork("s") as fork:
+            produce(fork, "t", b"c")
+            assert consume(fork, "t", 2) == [b"a", b"c"]
+            assert fork.is_running() and fork.bootstrap_servers != broker.bootstrap_servers
+        fork.stop()
+        assert not fork.is_running() and not os.path.exists(fork.data_dir)
+        with pytest.raises(ProcessLookupError):
+            os.kill(fork.pid, 0)
+        assert consume(broker, "t", 2) == [b"a", b"b"]
+        left = broker.fork("s")
+    left.stop()
+    assert not left.is_running() and not os.path.exists(left.data_dir)
+
+
+def refuses_snapshot():
+    with TestBroker() as broker:
+        broker.snapshot("s")
+        with pytest.raises(HighwaterError, match='"s"'):
+            broker.snapshot("s")
+        with pytest.raises(HighwaterError, match='"unheard-of".*"s"'):
+            broker.fork("unheard-of")
+        broker.remove_snapshot("s")
+        broker.snapshot("s")
+
+
 CHECKS = {
     "serves": serves,
     "fields": fields,
@@ -175,6 +205,8 @@ CHECKS = {
     "refuses-fault": refuses_fault,
     "faults-at-start": faults_at_start,
     "two-at-once": two_at_once,
+    "snapshots": snapshots,
+    "refuses-snapshot": refuses_snapshot,
 }
 
 

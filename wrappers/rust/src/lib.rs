@@ -166,12 +166,23 @@ pub fn find_binary() -> Result<PathBuf, Error> {
     })
 }
 
+/// The process that a broker is.
+#[derive(Debug)]
+enum Process {
+    /// A child of this process.
+    Child {
+        child: Child,
+        /// The broker ends when it is closed, also when this process is killed.
+        stdin: Option<ChildStdin>,
+    },
+    /// A child of the test broker with this address.
+    Fork { parent: String },
+}
+
 /// A broker, or several, for one test. Dropping it ends it.
 #[derive(Debug)]
 pub struct TestBroker {
-    child: Child,
-    /// The broker ends when it is closed, also when this process is killed.
-    stdin: Option<ChildStdin>,
+    process: Process,
     log: File,
     ready: String,
 }
@@ -195,13 +206,14 @@ impl TestBroker {
         let ready = receiver.recv_timeout(START_TIMEOUT).ok().and_then(Result::ok);
         let has_timed_out = ready.is_none();
         let ready = ready.unwrap_or_default();
-        let mut broker = TestBroker { child, stdin, log, ready };
+        let process = Process::Child { child, stdin };
+        let mut broker = TestBroker { process, log, ready };
         match broker.ready.is_empty() {
             false => Ok(broker),
             true => {
-                if has_timed_out {
+                if let (true, Process::Child { child, .. }) = (has_timed_out, &mut broker.process) {
                     // `stop` waits for its end.
-                    let _ = broker.child.kill();
+                    let _ = child.kill();
                 }
                 broker.stop();
                 Err(Error(format!("the test broker did not start: {}", broker.log()?.trim())))
@@ -230,7 +242,7 @@ impl TestBroker {
 
     /// Process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.field("pid").parse().unwrap_or_default()
     }
 
     /// Number of brokers.
@@ -243,7 +255,7 @@ impl TestBroker {
         self.field("version")
     }
 
-    /// Reports of the program so far.
+    /// Reports of the program so far; of a fork, the reports of its test broker.
     ///
     /// # Errors
     /// They cannot be read.
@@ -256,20 +268,63 @@ impl TestBroker {
 
     /// Whether the process runs: a rule with the action `kill` ends it.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        let pid = format!("\"pid\":{},", self.pid());
+        match &mut self.process {
+            Process::Child { child, .. } => matches!(child.try_wait(), Ok(None)),
+            // A parent that has ended has no forks.
+            Process::Fork { parent } => {
+                call(parent, "GET", "/forks", "").is_ok_and(|forks| forks.contains(&pid))
+            }
+        }
     }
 
-    /// Ends the broker and removes its temporary folder. Does nothing if it has ended.
+    /// Ends the broker, its forks, and their temporary folders. Does nothing if it has ended.
     pub fn stop(&mut self) {
-        drop(self.stdin.take());
         let start = Instant::now();
         while self.is_running() {
-            if start.elapsed() > STOP_TIMEOUT {
-                // It is waited for next.
-                let _ = self.child.kill();
+            let pid = self.pid();
+            match &mut self.process {
+                Process::Child { child, stdin } => {
+                    drop(stdin.take());
+                    if start.elapsed() > STOP_TIMEOUT {
+                        // It is waited for next.
+                        let _ = child.kill();
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Process::Fork { parent } => {
+                    // Fails only if the fork has ended meanwhile.
+                    let _ = call(parent, "DELETE", &format!("/forks/{pid}"), "");
+                    return;
+                }
             }
-            thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Keeps the data of this moment under a name: records, topics, groups' offsets.
+    ///
+    /// # Errors
+    /// A snapshot has the name.
+    pub fn snapshot(&self, name: &str) -> Result<(), Error> {
+        self.call("PUT", &path("snapshots", name), "").map(drop)
+    }
+
+    /// Removes a snapshot. Its forks go on.
+    ///
+    /// # Errors
+    /// No snapshot has the name.
+    pub fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.call("DELETE", &path("snapshots", name), "").map(drop)
+    }
+
+    /// Starts a broker with the data of a snapshot. It ends by [`TestBroker::stop`], or with this broker.
+    ///
+    /// # Errors
+    /// No snapshot has the name.
+    pub fn fork(&self, name: &str) -> Result<TestBroker, Error> {
+        let ready = self.call("POST", &(path("snapshots", name) + "/forks"), "")?;
+        let process = Process::Fork { parent: self.http() };
+        Ok(TestBroker { process, log: self.log.try_clone()?, ready })
     }
 
     /// All rules with their counts, and the seed: JSON.
@@ -285,7 +340,7 @@ impl TestBroker {
     /// # Errors
     /// No rule has the name.
     pub fn fault(&self, name: &str) -> Result<String, Error> {
-        self.call("GET", &path(name), "")
+        self.call("GET", &path("faults", name), "")
     }
 
     /// How many faults a rule injected.
@@ -303,7 +358,7 @@ impl TestBroker {
     /// # Errors
     /// The rule is invalid; the message has the allowed values.
     pub fn set_fault(&self, name: &str, rule: &str) -> Result<(), Error> {
-        self.call("PUT", &path(name), rule).map(drop)
+        self.call("PUT", &path("faults", name), rule).map(drop)
     }
 
     /// Removes a rule.
@@ -311,7 +366,7 @@ impl TestBroker {
     /// # Errors
     /// No rule has the name.
     pub fn remove_fault(&self, name: &str) -> Result<(), Error> {
-        self.call("DELETE", &path(name), "").map(drop)
+        self.call("DELETE", &path("faults", name), "").map(drop)
     }
 
     /// Removes all rules.
@@ -323,23 +378,7 @@ impl TestBroker {
     }
 
     fn call(&self, method: &str, path: &str, body: &str) -> Result<String, Error> {
-        let http = self.http();
-        let address = http.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(HTTP_TIMEOUT))?;
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let malformed = || Error(format!("malformed answer: {answer}"));
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
-        let code: u16 =
-            head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(malformed)?;
-        match code {
-            ..400 => Ok(body.to_owned()),
-            _ => Err(Error(field(body, "error").unwrap_or_else(|| body.to_owned()))),
-        }
+        call(&self.http(), method, path, body)
     }
 }
 
@@ -349,15 +388,35 @@ impl Drop for TestBroker {
     }
 }
 
-/// Path of a rule: everything but letters, digits and a few signs is escaped.
-fn path(name: &str) -> String {
+/// The body of an answer over HTTP; an error that the program reports is an error.
+fn call(http: &str, method: &str, path: &str, body: &str) -> Result<String, Error> {
+    let address = http.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(HTTP_TIMEOUT))?;
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let malformed = || Error(format!("malformed answer: {answer}"));
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
+    let code: u16 =
+        head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(malformed)?;
+    match code {
+        ..400 => Ok(body.to_owned()),
+        _ => Err(Error(field(body, "error").unwrap_or_else(|| body.to_owned()))),
+    }
+}
+
+/// Path of a rule or snapshot: everything but letters, digits and a few signs is escaped.
+fn path(kind: &str, name: &str) -> String {
     let escaped = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
             char::from(byte).to_string()
         }
         _ => format!("%{byte:02X}"),
     };
-    format!("/faults/{}", name.bytes().map(escaped).collect::<String>())
+    format!("/{kind}/{}", name.bytes().map(escaped).collect::<String>())
 }
 
 /// A text or number of a JSON object that has no field of the same name inside another.

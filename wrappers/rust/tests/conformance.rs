@@ -135,6 +135,37 @@ fn two_at_once() {
     assert_eq!(consume(&other, "t", 1), ["other"]);
 }
 
+fn snapshots() {
+    let mut broker = started(&["t"]);
+    produce(&broker, "t", &["a"]);
+    broker.snapshot("s").unwrap();
+    produce(&broker, "t", &["b"]);
+    let (mut fork, mut left) = (broker.fork("s").unwrap(), broker.fork("s").unwrap());
+    produce(&fork, "t", &["c"]);
+    assert_eq!(consume(&fork, "t", 2), ["a", "c"]);
+    assert!(fork.is_running() && fork.bootstrap_servers() != broker.bootstrap_servers());
+    let has_ended = |fork: &mut TestBroker| {
+        let process = format!("/proc/{}", fork.pid());
+        !fork.is_running() && !fork.data_dir().exists() && !Path::new(&process).exists()
+    };
+    fork.stop();
+    fork.stop();
+    assert!(has_ended(&mut fork) && !has_ended(&mut left));
+    assert_eq!(consume(&broker, "t", 2), ["a", "b"]);
+    broker.stop();
+    left.stop();
+    assert!(has_ended(&mut left));
+}
+
+fn refuses_snapshot() {
+    let broker = Options::new().start().unwrap();
+    broker.snapshot("s").unwrap();
+    refused(broker.snapshot("s"), &["\"s\""]);
+    refused(broker.fork("unheard-of"), &["\"unheard-of\"", "\"s\""]);
+    broker.remove_snapshot("s").unwrap();
+    broker.snapshot("s").unwrap();
+}
+
 #[test]
 fn conformance() {
     let checks: BTreeMap<&str, fn()> = BTreeMap::from([
@@ -149,6 +180,8 @@ fn conformance() {
         ("refuses-fault", refuses_fault),
         ("faults-at-start", faults_at_start),
         ("two-at-once", two_at_once),
+        ("snapshots", snapshots),
+        ("refuses-snapshot", refuses_snapshot),
     ]);
     let text = std::fs::read_to_string("../conformance.json").unwrap();
     let ids: Vec<&str> =

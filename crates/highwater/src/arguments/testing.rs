@@ -39,6 +39,9 @@ pub struct TestBroker {
     /// survive the end of the process, but not a power failure) and group.initial.rebalance.delay.ms is 0
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<Pair>,
+    /// Begin with a copy of this snapshot, the folder of a running test broker
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with_all = ["data_dir", "brokers", "topics"])]
+    pub fork_of: Option<PathBuf>,
     #[command(flatten)]
     pub faults: FaultFiles,
 }

@@ -144,7 +144,7 @@ async fn unknown_path(request: Request) -> Refusal {
 }
 
 /// Rewrites errors of the HTTP library and of [`limit_time`], which are plain text or empty, as JSON.
-async fn report_errors_in_json(request: Request, next: Next) -> Response {
+pub async fn report_errors_in_json(request: Request, next: Next) -> Response {
     let answer = next.run(request).await;
     let code = answer.status();
     let is_error = code.is_client_error() || code.is_server_error();
@@ -230,9 +230,11 @@ fn named(body: &str, name: &str) -> Result<String, Refusal> {
 
 /// A request over HTTP that changed nothing.
 #[derive(Debug, PartialEq)]
-struct Refusal {
-    code: StatusCode,
-    message: String,
+pub struct Refusal {
+    /// Status of the answer.
+    pub code: StatusCode,
+    /// The field `error` of the answer.
+    pub message: String,
 }
 
 impl Refusal {

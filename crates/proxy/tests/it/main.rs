@@ -7,6 +7,7 @@ mod carrying;
 mod cluster;
 mod faults;
 mod following;
+mod pausing;
 mod produce_faults;
 mod rules;
 mod server;

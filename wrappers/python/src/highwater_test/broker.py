@@ -97,6 +97,7 @@ class TestBroker:
         :param arguments: further arguments of ``highwater test-broker``.
         """
         self._process: Optional[subprocess.Popen[bytes]] = None
+        self._parent: Optional["TestBroker"] = None
         if isinstance(topics, (str, bytes)):
             raise HighwaterError("topics is a list; write topics=['orders:3']")
         if isinstance(faults, (str, bytes, os.PathLike, Mapping)):
@@ -138,7 +139,9 @@ class TestBroker:
             self._process.stdout.close()
             self._process = None
             raise HighwaterError(f"the test broker did not start: {self.log()}")
-        ready = json.loads(line)
+        self._take_fields(json.loads(line))
+
+    def _take_fields(self, ready: Mapping[str, Any]) -> None:
         self.bootstrap_servers = ready["bootstrap_servers"]
         self.http = ready["http"]
         self.data_dir = ready["data_dir"]
@@ -147,12 +150,18 @@ class TestBroker:
         self.version = ready["version"]
 
     def log(self) -> str:
-        """Returns what the program has reported so far."""
+        """Returns what the program has reported so far; of a fork, the reports of its test broker."""
+        if self._parent is not None:
+            return self._parent.log()
         size = self._errors.seek(0, os.SEEK_END)
         return os.pread(self._errors.fileno(), size, 0).decode(errors="replace").strip()
 
     def stop(self) -> None:
-        """Ends the broker and removes its temporary folder. Does nothing if it has ended."""
+        """Ends the broker, its forks, and their temporary folders. Does nothing if it has ended."""
+        if self._parent is not None:
+            if self.is_running():
+                self._parent._call("DELETE", f"/forks/{self.pid}")
+            return
         process, self._process = self._process, None
         if process is None:
             return
@@ -174,7 +183,25 @@ class TestBroker:
 
     def is_running(self) -> bool:
         """Whether the process runs: a rule with the action ``kill`` ends it."""
+        if self._parent is not None:
+            running = self._parent.is_running() and self._parent._call("GET", "/forks")
+            return bool(running) and any(fork["pid"] == self.pid for fork in running)
         return self._process is not None and self._process.poll() is None
+
+    def snapshot(self, name: str) -> None:
+        """Keeps the data of this moment under a name: records, topics, groups' offsets."""
+        self._call("PUT", self._path(name, "snapshots"))
+
+    def remove_snapshot(self, name: str) -> None:
+        """Removes a snapshot. Its forks go on."""
+        self._call("DELETE", self._path(name, "snapshots"))
+
+    def fork(self, name: str) -> "TestBroker":
+        """Starts a broker with the data of a snapshot. It ends by :meth:`stop`, or with this broker."""
+        fork = TestBroker.__new__(TestBroker)
+        fork._process, fork._parent = None, self
+        fork._take_fields(self._call("POST", self._path(name, "snapshots") + "/forks"))
+        return fork
 
     def __enter__(self) -> "TestBroker":
         return self
@@ -207,8 +234,8 @@ class TestBroker:
         self._call("DELETE", "/faults")
 
     @staticmethod
-    def _path(name: str) -> str:
-        return "/faults/" + urllib.parse.quote(name, safe="")
+    def _path(name: str, kind: str = "faults") -> str:
+        return f"/{kind}/" + urllib.parse.quote(name, safe="")
 
     def _call(self, method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -24,6 +24,7 @@ const LOCK: &str = ".test-broker.lock";
 const OF_A_BROKER: &str = ".lock";
 
 /// The folder of the data.
+#[derive(Debug)]
 pub enum Folder {
     /// Removed at the end.
     Temporary {
@@ -51,7 +52,11 @@ impl Folder {
         Ok(folder)
     }
 
-    fn create_temporary(parent: &Path) -> io::Result<Folder> {
+    /// A folder with a name of its own below `parent`, locked by this process.
+    ///
+    /// # Errors
+    /// The folder cannot be created or locked.
+    pub fn create_temporary(parent: &Path) -> io::Result<Folder> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let lock = lock_new(folder.path())?;
         // Removed by `remove_folder`, which keeps an order.

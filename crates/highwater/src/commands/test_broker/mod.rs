@@ -2,7 +2,9 @@
 //!
 //! The broker is the one of `start`: it knows of no fault. Clients reach it through the proxy of `highwater proxy` in this process.
 
+mod capture;
 mod folder;
+mod forks;
 mod several;
 mod single;
 mod topics;
@@ -12,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::proxy::{FaultInjector, Proxy, ProxyConfig};
 use configuration::HostPort;
@@ -24,7 +27,9 @@ use crate::failure::{Failure, on_output};
 use crate::parent::Parent;
 use crate::system;
 
+use capture::Capture;
 use folder::Folder;
+use forks::Forks;
 
 /// Keys that this command decides.
 const DECIDED: &[&str] = &[
@@ -58,12 +63,24 @@ pub fn run(typed: &TestBroker, report: Reporting) -> Result<ExitCode, Failure> {
     }
     system::raise_open_files_limit();
     let folder = Folder::take(typed.data_dir.as_deref())?;
+    if let Some(snapshot) = &typed.fork_of
+        && let Err(error) = copy_snapshot(snapshot, folder.path())
+    {
+        folder.remove();
+        return Err(cannot_start()
+            .detail(format!("cannot copy the snapshot {}: {error}", snapshot.display())));
+    }
     let code = match typed.brokers {
         1 => single::run(typed, report, &folder, parent),
         _ => several::run(typed, report, &folder, parent),
     };
     folder.remove();
     code
+}
+
+/// Copies the files of a snapshot, which do not change, into an empty folder.
+fn copy_snapshot(snapshot: &Path, folder: &Path) -> io::Result<()> {
+    Capture::of(snapshot, Instant::now())?.write(folder)
 }
 
 /// Whether an environment variable would change the brokers: a configuration key, or the socket of a service manager.
@@ -89,6 +106,8 @@ fn settings(typed: &TestBroker, of_kind: &[(&str, &str)]) -> Vec<Pair> {
 struct Front {
     proxy: Proxy,
     line: String,
+    /// `None` if there are several brokers.
+    forks: Option<Arc<Forks>>,
 }
 
 impl Front {
@@ -98,15 +117,26 @@ impl Front {
         brokers: &str,
         folder: &Path,
         faults: Arc<FaultInjector>,
+        report: Reporting,
     ) -> Result<Front, Failure> {
         topics::create(typed, brokers).await?;
-        let config = ProxyConfig { faults: Some(faults.clone()), ..ProxyConfig::new(brokers) };
+        let config = ProxyConfig {
+            faults: Some(faults.clone()),
+            can_pause: typed.brokers == 1,
+            ..ProxyConfig::new(brokers)
+        };
         let proxy = Proxy::start(config).await.map_err(|error| cannot_start().detail(error))?;
         let any = HostPort { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
         let (door, http) = proxy::door(&any).await?;
-        proxy::show(door, &proxy, fault_rules::routes(faults));
+        let settings = report.settings().into_iter();
+        let settings = settings.map(|(key, value)| Pair { key: key.to_owned(), value });
+        let forks = proxy
+            .gate()
+            .map(|gate| Arc::new(Forks::of(typed, settings.collect(), folder.to_owned(), gate)));
+        let routes = fault_rules::routes(faults).merge(forks::routes(forks.clone()));
+        proxy::show(door, &proxy, routes);
         let line = ready_line(typed, &proxy, http, folder);
-        Ok(Front { proxy, line })
+        Ok(Front { proxy, line, forks })
     }
 }
 

@@ -54,6 +54,7 @@ impl BrokerControl for Processes {
 /// Puts the proxy in front of a cluster that serves.
 struct FrontOf<'a> {
     typed: &'a TestBroker,
+    report: Reporting,
     folder: &'a Folder,
     faults: Arc<FaultInjector>,
     processes: Processes,
@@ -67,7 +68,8 @@ impl Presenter for FrontOf<'_> {
         *self.processes.lock() = addresses.collect();
         let brokers = self.processes.lock().keys().cloned().collect::<Vec<_>>().join(",");
         let faults = self.faults.clone();
-        let front = Front::open(self.typed, &brokers, self.folder.path(), faults).await?;
+        let front =
+            Front::open(self.typed, &brokers, self.folder.path(), faults, self.report).await?;
         let line = front.line.clone();
         self.front = Some(front);
         Ok(line)
@@ -104,6 +106,6 @@ pub fn run(
         sets: Vec::new(),
         restart: true,
     };
-    let mut front = FrontOf { typed, folder, faults, processes, parent, front: None };
+    let mut front = FrontOf { typed, report, folder, faults, processes, parent, front: None };
     cluster_up::run_for(&up, sets, &mut front)
 }

@@ -71,7 +71,7 @@ pub fn run(
             () = signals.next() => return Ok(ExitCode::SUCCESS),
         };
         let at = in_url(broker.inter_broker());
-        let opening = Front::open(typed, &at, folder.path(), faults);
+        let opening = Front::open(typed, &at, folder.path(), faults, report);
         let served = tokio::select! {
             opened = opening => serve(opened, &broker, &mut signals).await,
             () = signals.next() => Ok(ExitCode::SUCCESS),
@@ -91,15 +91,20 @@ async fn serve(
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let front = opened?;
-    announce(&front.line)?;
-    tokio::select! {
-        () = signals.next() => {}
-        cause = broker.failed() => {
-            return Err(Failure::new("the broker failed").detail(format!("{cause:?}")));
-        }
+    let ended = match announce(&front.line) {
+        Ok(()) => tokio::select! {
+            () = signals.next() => Ok(ExitCode::SUCCESS),
+            cause = broker.failed() => {
+                Err(Failure::new("the broker failed").detail(format!("{cause:?}")))
+            }
+        },
+        Err(failure) => Err(failure),
+    };
+    if let Some(forks) = &front.forks {
+        forks.end();
     }
     front.proxy.stop().await;
-    Ok(ExitCode::SUCCESS)
+    ended
 }
 
 /// The configuration, without environment variables: a test is the same everywhere.

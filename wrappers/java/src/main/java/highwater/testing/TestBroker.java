@@ -37,11 +37,14 @@ public final class TestBroker implements AutoCloseable {
     private final Process process;
     private final Path log;
     private final String ready;
+    /** The broker of which this one is a fork, or null. */
+    private final TestBroker parent;
 
-    private TestBroker(Process process, Path log, String ready) {
+    private TestBroker(Process process, Path log, String ready, TestBroker parent) {
         this.process = process;
         this.log = log;
         this.ready = ready;
+        this.parent = parent;
     }
 
     /** Options of a broker. */
@@ -181,7 +184,7 @@ public final class TestBroker implements AutoCloseable {
             delete(log);
             throw new HighwaterException("the test broker did not start: " + said);
         }
-        return new TestBroker(process, log, line);
+        return new TestBroker(process, log, line, null);
     }
 
     private static void delete(Path file) {
@@ -235,11 +238,17 @@ public final class TestBroker implements AutoCloseable {
 
     /** Returns whether the process runs: a rule with the action {@code kill} ends it. */
     public boolean isRunning() {
+        if (parent != null) {
+            return parent.isRunning() && parent.call("GET", "/forks", null).contains("\"pid\":" + pid() + ",");
+        }
         return process.isAlive();
     }
 
-    /** Returns the reports of the program so far; empty after {@link #close}. */
+    /** Returns the reports of the program so far, of a fork those of its broker; empty after {@link #close}. */
     public String log() {
+        if (parent != null) {
+            return parent.log();
+        }
         try {
             return Files.exists(log) ? Files.readString(log) : "";
         } catch (IOException cause) {
@@ -247,9 +256,15 @@ public final class TestBroker implements AutoCloseable {
         }
     }
 
-    /** Ends the broker and removes its temporary folder. Does nothing if it has ended. */
+    /** Ends the broker, its forks, and their temporary folders. Does nothing if it has ended. */
     @Override
     public void close() {
+        if (parent != null) {
+            if (isRunning()) {
+                parent.call("DELETE", "/forks/" + pid(), null);
+            }
+            return;
+        }
         try {
             process.getOutputStream().close();
         } catch (IOException ended) {
@@ -266,6 +281,21 @@ public final class TestBroker implements AutoCloseable {
         delete(log);
     }
 
+    /** Keeps the data of this moment under a name: records, topics, groups' offsets. */
+    public void snapshot(String name) {
+        call("PUT", path("snapshots", name), null);
+    }
+
+    /** Removes a snapshot. Its forks go on. */
+    public void removeSnapshot(String name) {
+        call("DELETE", path("snapshots", name), null);
+    }
+
+    /** Starts a broker with the data of a snapshot. It ends by {@link #close}, or with this broker. */
+    public TestBroker fork(String name) {
+        return new TestBroker(process, log, call("POST", path("snapshots", name) + "/forks", null), this);
+    }
+
     /** Returns all rules with their counts, and the seed: JSON. */
     public String faults() {
         return call("GET", "/faults", null);
@@ -273,7 +303,7 @@ public final class TestBroker implements AutoCloseable {
 
     /** Returns one rule with its counts: JSON. */
     public String fault(String name) {
-        return call("GET", path(name), null);
+        return call("GET", path("faults", name), null);
     }
 
     /** Returns how many requests a rule matched. */
@@ -288,12 +318,12 @@ public final class TestBroker implements AutoCloseable {
 
     /** Sets a rule, in the place of the one of its name. Its counts begin at 0. */
     public void setFault(String name, String rule) {
-        call("PUT", path(name), rule);
+        call("PUT", path("faults", name), rule);
     }
 
     /** Removes a rule. */
     public void removeFault(String name) {
-        call("DELETE", path(name), null);
+        call("DELETE", path("faults", name), null);
     }
 
     /** Removes all rules. */
@@ -301,8 +331,8 @@ public final class TestBroker implements AutoCloseable {
         call("DELETE", "/faults", null);
     }
 
-    private static String path(String name) {
-        return "/faults/" + URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
+    private static String path(String kind, String name) {
+        return "/" + kind + "/" + URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
     private String call(String method, String path, String body) {

@@ -46,7 +46,9 @@ class ConformanceTest {
             Map.entry("removes-fault", ConformanceTest::removesFault),
             Map.entry("refuses-fault", ConformanceTest::refusesFault),
             Map.entry("faults-at-start", ConformanceTest::faultsAtStart),
-            Map.entry("two-at-once", ConformanceTest::twoAtOnce));
+            Map.entry("two-at-once", ConformanceTest::twoAtOnce),
+            Map.entry("snapshots", ConformanceTest::snapshots),
+            Map.entry("refuses-snapshot", ConformanceTest::refusesSnapshot));
 
     @TestFactory
     Stream<DynamicTest> conformance() throws Exception {
@@ -204,6 +206,43 @@ class ConformanceTest {
             produce(other, "t", "other");
             assertEquals(List.of("one"), consume(one, "t", 1));
             assertEquals(List.of("other"), consume(other, "t", 1));
+        }
+    }
+
+    private static void snapshots() throws Exception {
+        try (var broker = TestBroker.start("t")) {
+            produce(broker, "t", "a");
+            broker.snapshot("s");
+            produce(broker, "t", "b");
+            var fork = broker.fork("s");
+            produce(fork, "t", "c");
+            assertEquals(List.of("a", "c"), consume(fork, "t", 2));
+            assertTrue(fork.isRunning());
+            assertNotEquals(fork.bootstrapServers(), broker.bootstrapServers());
+            fork.close();
+            fork.close();
+            ended(fork);
+            assertEquals(List.of("a", "b"), consume(broker, "t", 2));
+            var left = broker.fork("s");
+            broker.close();
+            left.close();
+            ended(left);
+        }
+    }
+
+    private static void ended(TestBroker fork) {
+        assertFalse(fork.isRunning());
+        assertFalse(Files.exists(fork.dataDir()));
+        assertTrue(ProcessHandle.of(fork.pid()).isEmpty());
+    }
+
+    private static void refusesSnapshot() {
+        try (var broker = TestBroker.start()) {
+            broker.snapshot("s");
+            refused(() -> broker.snapshot("s"), "\"s\"");
+            refused(() -> broker.fork("unheard-of"), "\"unheard-of\"", "\"s\"");
+            broker.removeSnapshot("s");
+            broker.snapshot("s");
         }
     }
 }
