@@ -438,6 +438,7 @@ fn commit_request(client: ClientId, offsets: Vec<(PartitionId, Offset)>) -> coor
     let partitions = offsets.into_iter().map(commit).collect();
     coordinator::Request::OffsetCommit(OffsetCommit {
         lent: coordinator::request::Lent::default(),
+        lent_metadata: coordinator::request::Lent::default(),
         group: group_of(client),
         member: MemberId::default(),
         instance: None,

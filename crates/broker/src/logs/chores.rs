@@ -177,7 +177,7 @@ fn timetable(config: &BrokerConfig) -> Vec<Due> {
         soon(PRODUCERS_LOOK, bound_producers),
         soon(IDLE_LOOK, release_idle),
         soon(UNUSED_ZEROS_LOOK, give_back_unused_zeros),
-soon(Duration::from_secs(1), |server, at, _| server.logs.look_at_directory(at)),
+        soon(Duration::from_secs(1), |server, at, _| server.logs.look_at_directory(at)),
         soon(Duration::from_secs(1), look_for_room),
         soon(ms(log.flush_scheduler_ms.clamp(100, 60_000)), flush_by_age),
     ]
