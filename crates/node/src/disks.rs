@@ -200,8 +200,9 @@ impl DiskMoves {
 #[cfg(test)]
 mod tests {
     use metadata::MetadataRecord;
+    use metadata::decide::RELIEF_LEVEL;
     use metadata::image::HIGHWATER_VERSION;
-    use metadata::record::{PartitionRecord, RELIEF_LEVEL};
+    use metadata::record::PartitionRecord;
     use model::{LeaderEpoch, Timestamp, Uuid};
 
     use super::*;

@@ -632,15 +632,16 @@ mod tests {
 
     #[test]
     fn leaderships_stay_for_a_minute_after_a_failure() {
-        let start = Instant::now();
-        let mut rebalance = Rebalance::new(Some(Duration::from_secs(5)));
-        assert!(!rebalance.is_due(start) && rebalance.is_due(start + Duration::from_secs(6)));
+        let (every, start) = (Duration::from_secs(5), Instant::now());
+        let before = |after: Duration| start + after - Duration::from_nanos(1);
+        let mut rebalance = Rebalance::new(Some(every));
+        assert!(!rebalance.is_due(before(every)) && rebalance.is_due(Instant::now() + every));
         rebalance.put_off();
-        assert!(!rebalance.is_due(start + CALM_MIN), "the failure came after `start`");
+        assert!(!rebalance.is_due(before(CALM_MIN)), "the failure came after `start`");
         assert!(rebalance.is_due(Instant::now() + CALM_MIN));
         let mut rare = Rebalance::new(Some(2 * CALM_MIN));
         rare.put_off();
-        assert!(!rare.is_due(start + 2 * CALM_MIN), "a failure brings no return forward");
+        assert!(!rare.is_due(before(2 * CALM_MIN)), "a failure brings no return forward");
         let mut never = Rebalance::new(None);
         never.put_off();
         assert!(!never.is_due(start + 9 * CALM_MIN));
