@@ -161,6 +161,11 @@ impl Cluster {
         if self.wires[from.client].link.number != from.link {
             return Ok(());
         }
+        if self.pipelines.is_out_of_order(broker, from) {
+            // Events of a broker that was paused come in another order; those of a connection never do.
+            self.disconnect(from.client);
+            return Ok(());
+        }
         let now = self.wall_of(broker);
         let doubtful = match &request {
             Request::Produce { partition, acks, .. } if *acks != Acks::All => Some(*partition),
