@@ -62,7 +62,9 @@ impl Groups {
         drop_groups(&groups, &is_enough, |group| {
             let pending = group.pending.iter().filter(|(_, since)| *since <= silent_since);
             let pending = pending.map(|(member, _)| member.clone());
-            Some(group.members.iter().map(|(member, _)| member.clone()).chain(pending).collect())
+            let members = group.members.iter().map(|(member, _)| member.clone());
+            let gone: Vec<MemberId> = members.chain(pending).collect();
+            (!gone.is_empty() || !group.has_offsets).then_some(gone)
         });
     }
 
