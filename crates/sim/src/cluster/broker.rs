@@ -566,7 +566,7 @@ impl ClusterBroker {
         let appended = match replica.append(&mut records, how) {
             Ok(appended) => appended,
             Err(error) => {
-                let refused = match excludes_append(&error) {
+                let refused = match super::pipelines::excludes_append(&error) {
                     true => Refused::NotAppended,
                     false => self.refuse(&error),
                 };
@@ -770,17 +770,6 @@ pub(crate) fn read_all(partition: &Partition, mut from: Offset) -> Result<Vec<u8
         from = last.expect("a batch").expect("a whole batch").0.next_offset();
     }
     Ok(bytes)
-}
-
-/// Whether the refused batch is in no log because of this attempt, and the partition remembers that.
-fn excludes_append(error: &PartitionError) -> bool {
-    matches!(
-        error,
-        PartitionError::NotLeader
-            | PartitionError::NotEnoughReplicas { .. }
-            | PartitionError::DiskFull
-            | PartitionError::BehindRefused(_)
-    )
 }
 
 /// What an image says of a partition.

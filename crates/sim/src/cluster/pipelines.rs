@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use partition::PartitionError;
+
 use super::Cluster;
 use super::clocks::ClockFaults;
 use super::plan::ClusterPlan;
@@ -82,4 +84,15 @@ impl Cluster {
         }
         self.pipelines = pipelines;
     }
+}
+
+/// Whether the refused batch is in no log because of this attempt, and the partition remembers that.
+pub(super) fn excludes_append(error: &PartitionError) -> bool {
+    matches!(
+        error,
+        PartitionError::NotLeader
+            | PartitionError::NotEnoughReplicas { .. }
+            | PartitionError::DiskFull
+            | PartitionError::BehindRefused(_)
+    )
 }
