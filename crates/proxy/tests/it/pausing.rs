@@ -2,7 +2,7 @@
 
 use crate::produce_faults::{VERSION, request, values};
 use crate::rules::{injector, rule};
-use crate::server::{Raw, Server, next_frame};
+use crate::server::{Raw, Server, echo, next_frame};
 use proxy::fault_injection::{FaultAction, Occurrence};
 use proxy::{Proxy, ProxyConfig};
 use std::sync::Arc;
@@ -95,6 +95,30 @@ async fn a_pause_waits_for_the_answers_to_requests_in_flight() {
     let (pause, ()) = tokio::join!(gate.pause(LIMIT), release);
     assert_eq!(client.answered().await, 2);
     drop(pause.unwrap());
+}
+
+#[tokio::test]
+async fn a_request_behind_one_in_flight_waits_for_the_end_of_a_pause() {
+    let server = Server::start().await;
+    let proxy = start(&server.address).await;
+    let gate = proxy.gate().unwrap();
+    let mut client = Raw::connect(proxy.bootstrap()).await;
+    let requests = [echo(1, 100_000), echo(2, 10)].concat();
+    let (front, rest) = requests.split_at(50_000);
+    client.0.write_all(front).await.unwrap();
+    // A pause that cannot begin shows that the request has begun.
+    while gate.pause(Duration::from_millis(1)).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let (pause, written) = tokio::join!(gate.pause(LIMIT), client.0.write_all(rest));
+    let (pause, ()) = (pause.unwrap(), written.unwrap());
+    assert_eq!(client.answered().await, 1);
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.answered.load(Ordering::SeqCst), 1);
+    drop(pause);
+    assert_eq!(client.answered().await, 2);
 }
 
 #[tokio::test]
