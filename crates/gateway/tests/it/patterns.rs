@@ -155,8 +155,8 @@ async fn patterns_that_cannot_be_used_are_refused_and_harm_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_matches_is_charged_to_the_memory_for_bodies() {
-    // Of which bodies have a half, and the instance 16 KiB.
-    let memory_bytes = 50 * 1024;
+    // Of which bodies have a half.
+    let memory_bytes = 18 * 1024;
     let world = World::start_with(|settings| Settings { memory_bytes, ..settings }).await;
     let name = |number: usize| format!("{number:0200}");
     for number in 0..40 {
