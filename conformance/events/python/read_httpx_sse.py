@@ -16,8 +16,7 @@ with httpx.Client(timeout=30) as client:
                 if events.response.status_code != 200:
                     print(events.response.status_code, events.response.read(), file=sys.stderr)
                 for event in events.iter_sse():
-                    # An answer without a leader has a retry time and no id; the library reports that as an empty id.
-                    last_id = event.id or last_id
+                    last_id = event.id
                     if event.data:
                         print(event.data, flush=True)
                         left -= 1

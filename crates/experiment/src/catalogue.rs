@@ -63,7 +63,7 @@ pub enum CatalogueError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProfileName {
-    /// Cells of a second or two: everything within 35 minutes.
+    /// Cells of a second or two: everything within half an hour.
     Quick,
     /// Five rounds of ten seconds.
     Standard,

@@ -114,7 +114,7 @@ pub(crate) fn refuse(
     };
     // A browser that is told of an error never comes again for events.
     let is_events = matches!(&routed, Ok(Routed { route: Route::Events { .. }, .. }));
-    let answer = if is_events { events::weather() } else { failed(&limit.error()) };
+    let answer = if is_events { events::weather(&parts) } else { failed(&limit.error()) };
     let mut response = answer.into_response();
     shared.counts.requests.count(asked, response.status().as_u16(), None);
     decorate(shared, &parts, asked, true, &mut response);
@@ -519,7 +519,7 @@ async fn open_events(
     }
     check_empty(has_no_body, "a request for events has no body")?;
     if shared.is_stopping() {
-        return Ok(events::weather());
+        return Ok(events::weather(parts));
     }
     events::open(shared, topics, parameters, parts).await
 }

@@ -2,21 +2,21 @@
 //! process of its own.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
+mod settings;
+
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig};
 use configuration::BrokerConfig;
-use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Settings};
-use serving::visitors::Doorkeeper;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+use settings::PATIENCE;
+
 /// Names the data folder to the process that serves as broker.
 const BROKER_DIR: &str = "INSTANCE_MEMORY_BROKER_DIR";
 /// Instances that are measured, each in a group of its own.
@@ -54,7 +54,7 @@ impl BrokerProcess {
         let mut lines = std::io::BufRead::lines(output).map(Result::unwrap);
         let address = lines
             .find_map(|line| line.split_once("broker at ").map(|(_, address)| address.to_owned()));
-        // The pipe stays open for what the program prints later.
+        // Reads to the end, so that the broker can print.
         std::thread::spawn(move || lines.for_each(drop));
         (BrokerProcess { child, _dir: dir }, address.expect("the broker starts"))
     }
@@ -76,33 +76,6 @@ async fn serves_as_broker() {
     let ended = || std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
     tokio::task::spawn_blocking(ended).await.unwrap().unwrap();
     broker.stop().await;
-}
-
-fn gateway(bootstrap: &str) -> Gateway {
-    let settings = Settings {
-        cluster: ClusterConfig::new(bootstrap),
-        threads: Some(2),
-        memory_bytes: 64 << 20,
-        connections_max: 1000,
-        connections_per_address_max: 1000,
-        request_bytes_max: 1 << 20,
-        head_timeout: PATIENCE,
-        body_timeout: PATIENCE,
-        write_timeout: gateway::WRITE_TIMEOUT,
-        drain: PATIENCE,
-        events: EventSettings::default(),
-        instances: InstanceSettings::default(),
-        partitioners: Arc::default(),
-        access: Access::Everything,
-        users_file: None,
-        key: None,
-        tls: None,
-        is_secure: false,
-        proxies: serving::forwarded::TrustedProxies::default(),
-        doorkeeper: Doorkeeper::default(),
-        pages: None,
-    };
-    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
 }
 
 /// Sends a request and returns the body of its answer.
@@ -151,7 +124,7 @@ async fn a_consumer_instance_takes_at_most_what_documents_state() {
     let (broker, bootstrap) = BrokerProcess::start();
     let admin = Admin::new(Cluster::connect(ClusterConfig::new(&bootstrap)).await.unwrap());
     admin.create_topic(&NewTopic::new("t", 1, 1)).await.unwrap();
-    let gateway = gateway(&bootstrap);
+    let gateway = settings::open(settings::settings(&bootstrap));
     let address = gateway.address();
     // The first instance has the gateway make what all instances share.
     use_instance(address, 0).await;

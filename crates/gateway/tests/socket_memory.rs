@@ -2,22 +2,22 @@
 //! growth is theirs.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
+mod settings;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use broker::RunningBroker;
 use client::admin::NewTopic;
 use client::{Admin, Cluster, ClusterConfig};
 use configuration::BrokerConfig;
-use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Settings};
-use serving::visitors::Doorkeeper;
+use gateway::{Gateway, Settings};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use settings::PATIENCE;
+
 /// Of this, WebSockets have a quarter.
 const MEMORY_BYTES: usize = 24 << 20;
 const POOL_BYTES: usize = MEMORY_BYTES / 4;
@@ -33,30 +33,7 @@ async fn broker(dir: &TempDir) -> RunningBroker {
 }
 
 fn gateway(bootstrap: &str) -> Gateway {
-    let settings = Settings {
-        cluster: ClusterConfig::new(bootstrap),
-        threads: Some(2),
-        memory_bytes: MEMORY_BYTES,
-        connections_max: 1000,
-        connections_per_address_max: 1000,
-        request_bytes_max: 1 << 20,
-        head_timeout: PATIENCE,
-        body_timeout: PATIENCE,
-        write_timeout: gateway::WRITE_TIMEOUT,
-        drain: PATIENCE,
-        events: EventSettings::default(),
-        instances: InstanceSettings::default(),
-        partitioners: Arc::default(),
-        access: Access::Everything,
-        users_file: None,
-        key: None,
-        tls: None,
-        is_secure: false,
-        proxies: serving::forwarded::TrustedProxies::default(),
-        doorkeeper: Doorkeeper::default(),
-        pages: None,
-    };
-    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
+    settings::open(Settings { memory_bytes: MEMORY_BYTES, ..settings::settings(bootstrap) })
 }
 
 /// A socket, or the status of the refusal.

@@ -298,7 +298,8 @@ fn a_target_that_dies_costs_its_round_only() {
 fn a_closed_terminal_ends_a_run_as_control_c_does() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
-    let run = ["run", "x-topics", "--rounds", "20", "--no-progress", "--out", out.to_str().unwrap()];
+    let run =
+        ["run", "x-topics", "--rounds", "20", "--no-progress", "--out", out.to_str().unwrap()];
     let mut child =
         Command::new(PROGRAM).arg("lab").args(run).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_rounds(1, &out, &mut child);

@@ -7,7 +7,7 @@
 //! and does not choose a broker for anybody.
 //!
 //! Read `proxy`, then `connection` and `pump` (bytes from one socket to the other), then
-//! `requests` and `answers` (what is looked at on the way), `pause`, `endpoints` and `rewrite` (what is
+//! `requests` and `answers` (inspection of frames), `pause`, `endpoints` and `rewrite` (what is
 //! changed), and `fault_injection`. `scout` asks the cluster by itself where its brokers are. [`bucket`] and [`delay`] are the arithmetic of shaping, without a clock.
 
 mod alarm;

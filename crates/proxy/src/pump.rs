@@ -140,7 +140,7 @@ pub struct Pump<'a, R> {
     line: DelayLine,
     /// Says when no further frame is to begin; `None` once it has said so.
     closing: Option<watch::Receiver<bool>>,
-    /// Changes when a pause begins or ends; `None` if there are no pauses.
+    /// Reports the begin and the end of each pause; `None` for a proxy that cannot pause.
     pausing: Option<watch::Receiver<bool>>,
     alarm: Alarm,
     memory: PumpMemory<'a>,

@@ -229,7 +229,7 @@ fn class(
 }
 
 fn failover(names: &[&str], sheets: &[Sheet<'_>]) -> Option<Failover> {
-    // A paused leader is no killed broker: its gaps are time-outs of the clients.
+    // Gaps of x-paused are time-outs of clients, so they do not count as failover.
     let cells: Vec<(&Sheet<'_>, &Row<'_>)> = own_rounds(sheets)
         .filter(|sheet| sheet.experiment.id == "x-failover")
         .flat_map(|sheet| sheet.rows.iter().map(move |row| (sheet, row)))

@@ -343,7 +343,7 @@ fn held_in(server: &Server, at: usize, what: fn(&HeldSums) -> u64) -> u64 {
     server.logs.directories().nth(at).map_or(0, |directory| what(directory.sync_queue().held()))
 }
 
-/// Checkpoints the logs with the most to recover until what is left is little. Each directory has its part of the limit.
+/// Checkpoints the logs with the most unchecked bytes until at most half of the limit is unchecked. Each directory has an equal part of the limit.
 fn bound_recovery(server: &Arc<Server>, at: usize, _: &Stop) {
     let bytes_max = UNCHECKED_BYTES_MAX / server.logs.directories().count().max(1) as u64;
     if held_in(server, at, HeldSums::unchecked_bytes) <= bytes_max {

@@ -299,7 +299,7 @@ async fn an_idle_consumer_seldom_dials_a_cluster_that_is_gone() {
     let began = Instant::now();
     let mut counting: Option<(Instant, usize)> = None;
     let (since, before) = loop {
-        // Errors of the cluster are what the consumer waits for to end.
+        // The consumer retries after errors of the cluster.
         let _ = consumer.poll(Duration::from_millis(100)).await;
         match counting {
             None if began.elapsed() >= GONE_FOR => {

@@ -72,15 +72,15 @@ pub(crate) async fn open(
     let mut asked = read(topics, parameters, parts)?;
     if let Some(group) = asked.query.group.take() {
         return match membership::open(shared, asked, group, parts).await {
-            Err(error) if is_weather(&error) => Ok(weather()),
+            Err(error) if is_weather(&error) => Ok(weather(parts)),
             opened => opened,
         };
     }
     let opened = timeout(OPEN_MAX, begin(&shared.events, &asked, parts)).await;
     match opened.unwrap_or_else(|_| Err(topics::unavailable(&"no broker answered within 5 s"))) {
-        Err(error) if is_weather(&error) => Ok(weather()),
+        Err(error) if is_weather(&error) => Ok(weather(parts)),
         // A topic that was there may be about to be made anew.
-        Err(error) if error.kind == Kind::NoTopic && asked.id.is_some() => Ok(weather()),
+        Err(error) if error.kind == Kind::NoTopic && asked.id.is_some() => Ok(weather(parts)),
         opened => opened,
     }
 }
@@ -91,11 +91,16 @@ fn is_weather(error: &ApiError) -> bool {
     error.kind.retriable() && error.kind != Kind::NoTopic
 }
 
-/// Nothing now: come again.
-pub(crate) fn weather() -> Answer {
+/// The answer while no stream can be opened: a retry time, and the `Last-Event-ID` of the request. Some libraries report an empty id
+/// for an answer without one, and their programs would go on from the first record.
+pub(crate) fn weather(parts: &Parts) -> Answer {
     let mut body = Vec::new();
+    let id = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        notice::write_id_line(id, &mut body);
+    }
     notice::write_retry(Return::SentAway.retry_ms(fastrand::f64()), &mut body);
-    Answer::event_stream(String::from_utf8(body).expect("a number"))
+    Answer::event_stream(String::from_utf8(body).expect("an id in ASCII and a number"))
 }
 
 fn read<'a>(

@@ -32,8 +32,8 @@ type Name = (String, String, String);
 pub(crate) struct Instances {
     settings: InstanceSettings,
     names: Arc<Names>,
-    /// Places of instances. Each stands for the 64 KiB that an instance takes at most at rest, beside `gateway.memory.bytes`
-    /// (`tests/instance_memory.rs`): requests of producers do not wait for memory of instances.
+    /// Places of instances. A place bounds the memory of an idle instance to 64 KiB, outside `gateway.memory.bytes`
+    /// (`tests/instance_memory.rs`), so idle instances take no memory from producers.
     places: Arc<LeasePool<ShareOwner>>,
     kept: Mutex<Kept>,
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use broker::RunningBroker;
@@ -12,16 +11,14 @@ use client::{
     ProducerConfig, Record,
 };
 use configuration::BrokerConfig;
-use gateway::{Access, Door, EventSettings, Gateway, InstanceSettings, Settings};
+use gateway::{Gateway, Settings};
 use model::TopicPartition;
-use serving::visitors::Doorkeeper;
 use tempfile::TempDir;
 
 use crate::gate::Gate;
 use crate::http::Connection;
 
-/// How long anything may take on a machine that is busy with much else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use crate::settings::{PATIENCE, open, settings};
 
 /// A record as it is in a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,40 +37,6 @@ pub struct World {
     pub gateway: Gateway,
     pub cluster: Cluster,
     _dir: TempDir,
-}
-
-/// Settings of a gateway that nothing limits, in front of the brokers behind this address.
-pub fn settings(bootstrap: &str) -> Settings {
-    let mut cluster = ClusterConfig::new(bootstrap);
-    cluster.call_timeout = Duration::from_secs(5);
-    Settings {
-        cluster,
-        threads: Some(2),
-        memory_bytes: 64 << 20,
-        connections_max: 1000,
-        connections_per_address_max: 1000,
-        request_bytes_max: 1 << 20,
-        head_timeout: PATIENCE,
-        body_timeout: PATIENCE,
-        write_timeout: gateway::WRITE_TIMEOUT,
-        drain: PATIENCE,
-        events: EventSettings::default(),
-        instances: InstanceSettings::default(),
-        partitioners: Arc::default(),
-        access: Access::Everything,
-        users_file: None,
-        key: None,
-        tls: None,
-        is_secure: false,
-        proxies: serving::forwarded::TrustedProxies::default(),
-        doorkeeper: Doorkeeper::default(),
-        pages: None,
-    }
-}
-
-/// A gateway on a free port.
-pub fn open(settings: Settings) -> Gateway {
-    gateway::open(Door::bind("127.0.0.1", 0, false).unwrap(), settings)
 }
 
 impl World {

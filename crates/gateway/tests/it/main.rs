@@ -26,6 +26,8 @@ mod pushing;
 mod reading;
 mod refusing;
 mod revocation;
+#[path = "../settings/mod.rs"]
+mod settings;
 mod shares;
 mod slow_readers;
 mod stopping;

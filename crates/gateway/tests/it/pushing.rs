@@ -314,6 +314,7 @@ async fn a_topic_that_was_made_anew_is_another() {
     let mut meanwhile = EventStream::open(address, target, Some(&id)).await;
     assert_eq!(meanwhile.status, 200, "weather, for a reader that had the topic");
     assert!(matches!(*meanwhile.rest().await, [Said::Retry(2_000..=15_000)]));
+    assert_eq!(meanwhile.id, id, "a library reports no empty id");
     assert_eq!(EventStream::open(address, target, None).await.status, 404);
     world.create("t", 1, &[]).await;
     world.fill("t", 0, numbered("new", 0..9)).await;

@@ -38,7 +38,7 @@ pub(super) fn first_screen(run: &Run, sheets: &[Sheet<'_>], overview: &Overview)
     }
 }
 
-/// What the bars are: without it, two panels look like one workload with and without syncs.
+/// Names the means of the bars. Readers took two panels for one workload with and without syncs.
 fn method_note() -> Markup {
     html! {
         p.notes.wide {

@@ -14,6 +14,11 @@ pub fn write_retry(retry_ms: u64, out: &mut Vec<u8>) {
     writeln!(out, "retry: {retry_ms}\n").expect(TAKES);
 }
 
+/// Begins a block with an id, which must have no line break.
+pub fn write_id_line(id: &str, out: &mut Vec<u8>) {
+    writeln!(out, "id: {id}").expect(TAKES);
+}
+
 /// Sets the id; no event fires without data.
 pub fn write_id(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend(b"id: ");
