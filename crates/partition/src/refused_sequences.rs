@@ -86,12 +86,14 @@ pub(crate) struct RefusedSequences {
 }
 
 impl RefusedSequences {
-    /// Notes that the batch was refused at `now`. The first refused sequence of a producer stays until it is old. `may_grow`:
-    /// whether the log directory has memory for one more producer.
+    /// Notes that the batch was refused at `now`. The first refused sequence of a producer stays until it is old, or in the
+    /// log: an earlier or later leader may have appended it. `next` is the sequence that the log accepts next, `None` if it
+    /// accepts any or is not known. `may_grow`: whether the log directory has memory for one more producer.
     fn note(
         &mut self,
         header: &BatchHeader,
         refusal: SequenceRefusal,
+        next: Option<Sequence>,
         now: Timestamp,
         may_grow: bool,
     ) {
@@ -99,6 +101,7 @@ impl RefusedSequences {
         if let Some(known) = self.by_id.get(&id)
             && known.is_fresh(now)
             && (known.epoch > epoch || known.epoch == epoch && is_behind(first, known.first))
+            && !(known.epoch == epoch && next.is_some_and(|next| is_behind(next, known.first)))
         {
             return;
         }
@@ -151,9 +154,11 @@ impl Partition {
             return;
         }
         if let Some(refusal) = SequenceRefusal::of(error) {
+            let state = self.lock_briefly().ok();
+            let next = state.and_then(|state| state.log.next_sequence(header));
             let held = self.sync_queue.held();
             let may_grow = held.refused_bytes() + ENTRY_BYTES as u64 <= DIRECTORY_BYTES_MAX;
-            self.change_refused(|refused| refused.note(header, refusal, now, may_grow));
+            self.change_refused(|refused| refused.note(header, refusal, next, now, may_grow));
         }
     }
 
@@ -232,7 +237,7 @@ mod tests {
 
     fn refused(batches: &[BatchHeader]) -> RefusedSequences {
         let mut refused = RefusedSequences::default();
-        batches.iter().for_each(|header| refused.note(header, REFUSAL, NOW, true));
+        batches.iter().for_each(|header| refused.note(header, REFUSAL, None, NOW, true));
         refused
     }
 
@@ -254,6 +259,18 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_replaces_one_whose_sequence_is_in_the_log() {
+        let refusal_behind = |next: Option<i32>| {
+            let (mut refused, next) = (refused(&[batch(7, 0, 10)]), next.map(Sequence));
+            refused.note(&batch(7, 0, 12), REFUSAL, next, NOW, true);
+            refused.refusal_before(&batch(7, 0, 13), next.or(Some(Sequence(10))), NOW)
+        };
+        assert_eq!(refusal_behind(Some(12)), Some(REFUSAL), "the log waits for the second one");
+        assert_eq!(refusal_behind(Some(10)), Some(REFUSAL), "the log waits for the first one");
+        assert_eq!(refusal_behind(None), Some(REFUSAL), "the first one stays");
+    }
+
+    #[test]
     fn sequences_wrap() {
         let refused = refused(&[batch(7, 0, i32::MAX)]);
         let refusal = refused.refusal_before(&batch(7, 0, 0), Some(Sequence(i32::MAX)), NOW);
@@ -270,9 +287,9 @@ mod tests {
         };
         assert!(is_kept(&refused, KEPT_MS - 1) && !is_kept(&refused, KEPT_MS));
         assert!(!is_kept(&refused, -1), "the clock went back");
-        refused.note(&batch(7, 0, 11), REFUSAL, NOW.plus_ms(KEPT_MS - 1), true);
+        refused.note(&batch(7, 0, 11), REFUSAL, None, NOW.plus_ms(KEPT_MS - 1), true);
         assert!(!is_kept(&refused, KEPT_MS), "a batch behind it was refused");
-        refused.note(&batch(7, 0, 10), REFUSAL, NOW.plus_ms(KEPT_MS - 1), true);
+        refused.note(&batch(7, 0, 10), REFUSAL, None, NOW.plus_ms(KEPT_MS - 1), true);
         assert!(is_kept(&refused, KEPT_MS), "it was refused again");
         refused.expire(NOW.plus_ms(2 * KEPT_MS));
         assert_eq!(refused.bytes(), 0);
@@ -284,7 +301,7 @@ mod tests {
         let mut refused = refused(&all);
         assert_eq!(refused.by_id.len(), PRODUCERS_MAX);
         let later = NOW.plus_ms(KEPT_MS);
-        refused.note(&batch(9_999, 0, 5), REFUSAL, later, true);
+        refused.note(&batch(9_999, 0, 5), REFUSAL, None, later, true);
         let refusal = refused.refusal_before(&batch(9_999, 0, 6), Some(Sequence(5)), later);
         assert_eq!(refusal, Some(REFUSAL), "old ones make room");
         assert_eq!(refused.by_id.len(), 1);
@@ -293,12 +310,12 @@ mod tests {
     #[test]
     fn a_full_log_directory_keeps_no_further_producer() {
         let mut refused = refused(&[batch(7, 0, 10)]);
-        refused.note(&batch(8, 0, 10), REFUSAL, NOW, false);
+        refused.note(&batch(8, 0, 10), REFUSAL, None, NOW, false);
         assert_eq!(refused.by_id.len(), 1);
-        refused.note(&batch(7, 0, 9), REFUSAL, NOW, false);
+        refused.note(&batch(7, 0, 9), REFUSAL, None, NOW, false);
         let refusal = refused.refusal_before(&batch(7, 0, 10), Some(Sequence(9)), NOW);
         assert_eq!(refusal, Some(REFUSAL), "a known producer");
-        refused.note(&batch(8, 0, 10), REFUSAL, NOW.plus_ms(KEPT_MS), false);
+        refused.note(&batch(8, 0, 10), REFUSAL, None, NOW.plus_ms(KEPT_MS), false);
         assert!(refused.by_id.keys().eq(&[ProducerId(8)]), "an old sequence makes room");
     }
 }

@@ -113,6 +113,23 @@ fn a_leader_refuses_what_is_behind_a_batch_that_came_before_its_leadership() {
 }
 
 #[test]
+fn a_refused_batch_that_is_in_the_log_hides_no_later_refusal() {
+    let leader = Leader::new();
+    assert_eq!(leader.append(0, NOW).unwrap(), Offset(0));
+    assert_eq!(leader.append(1, NOW).unwrap(), Offset(1));
+    leader.assign(1, 4, OTHER, &[ME, OTHER]);
+    for sequence in [0, 2] {
+        let refused = leader.append(sequence, NOW);
+        assert!(matches!(refused, Err(PartitionError::NotLeader)), "{refused:?}");
+    }
+    leader.assign(2, 5, ME, &[ME, OTHER]);
+    let behind = leader.append(3, NOW);
+    assert!(is_behind(&behind, SequenceRefusal::NotLeader), "{behind:?}");
+    assert_eq!(leader.append(2, NOW).unwrap(), Offset(2));
+    assert_eq!(leader.append(3, NOW).unwrap(), Offset(3));
+}
+
+#[test]
 fn a_producer_that_gave_the_refused_batch_up_learns_of_the_gap() {
     let leader = Leader::new();
     assert_eq!(leader.append(0, NOW).unwrap(), Offset(0));
