@@ -211,6 +211,18 @@ const MARKED: u8 = 21;
 /// A reader must not skip these notes: the node would vote with an older copy of its metadata folder.
 const METADATA_NOTED: u8 = 22;
 
+/// First in a frame: the id of the log directory that the journal belongs to. No fact: an earlier release skips it, and the copy
+/// of `meta.properties` in the snapshot has the same id.
+const DIRECTORY: u8 = 0x81;
+
+/// The log directory that the entries of a frame name, if they name one.
+pub(super) fn named_directory(entries: &[u8]) -> Option<Uuid> {
+    let mut reader = Reader(entries);
+    let is_named = reader.u8() == Ok(DIRECTORY);
+    let id = is_named.then(|| reader.bytes().ok()).flatten()?;
+    id.try_into().ok().map(Uuid)
+}
+
 /// Kinds of a [later release](later_release): an entry without fields at a level of its own, and one that earlier releases
 /// skip.
 const LATER: u8 = 0x60;
@@ -228,6 +240,16 @@ pub(super) struct EntryWriter {
 }
 
 impl EntryWriter {
+    /// Entries of a frame in the journal of this log directory.
+    pub(super) fn of_directory(directory: Option<Uuid>) -> EntryWriter {
+        let mut entries = EntryWriter::default();
+        if let Some(id) = directory {
+            entries.bytes.push(DIRECTORY);
+            put_bytes(&mut entries.bytes, &id.0);
+        }
+        entries
+    }
+
     /// Goes on behind these bytes.
     pub(super) fn behind(bytes: Vec<u8>) -> EntryWriter {
         EntryWriter { bytes, key: None }

@@ -5,12 +5,16 @@
 //! frame   length (u32)  CRC-32C of length and rest (u32)  seq (u64)  durable seq (u64)  entries
 //! ```
 //!
+//! The first entry of a frame names the log directory (`entry.rs`), unless a release before wrote the frame: the journal of
+//! another directory, as after a restore that mixed files up, has plausible sequence numbers.
+//!
 //! Sequence numbers count frames, without a gap. The durable seq of a frame is the last one that was
 //! synced when the frame was written: if a frame cannot be read although a later one says that it
 //! was durable, the file is damaged; otherwise an incomplete write ends it.
 
 use super::codec::{Reader, Unreadable, crc32c};
-use super::entry::{Entry, EntryReader};
+use super::entry::{Entry, EntryReader, named_directory};
+use model::Uuid;
 
 const MAGIC: &[u8; 8] = b"HWJRNL01";
 pub(super) const HEAD_BYTES: usize = 20;
@@ -87,14 +91,16 @@ pub(super) struct Journaled {
 }
 
 /// Reads a journal file; `take` gets the entries of the frames behind `snapshot`, the seq of the
-/// snapshot. `durable` is the last seq that is known to have been durable.
+/// snapshot. `durable` is the last seq that is known to have been durable, `directory` the id of the log directory, if it is
+/// known.
 ///
 /// Fails on damage: a frame that was durable and cannot be read, frames out of order, a file that
-/// follows a later snapshot.
+/// follows a later snapshot, a file of another log directory.
 pub(super) fn read(
     bytes: &[u8],
     snapshot: u64,
     durable: u64,
+    directory: Option<Uuid>,
     mut take: impl FnMut(Entry) -> Result<(), Unreadable>,
 ) -> Result<Journaled, Unreadable> {
     let base = decode_head(bytes)?;
@@ -110,6 +116,7 @@ pub(super) fn read(
                 frame.durable
             )));
         }
+        check_directory(&frame, directory)?;
         if frame.seq > snapshot {
             let mut entries = EntryReader::new(frame.entries);
             while let Some(entry) = entries.next()? {
@@ -128,6 +135,15 @@ pub(super) fn read(
     let (size_bytes, cut_bytes) = (at, bytes.len() - at);
     let durable_bytes = end_of(&bytes[..at], base, durable.max(snapshot));
     Ok(Journaled { base, seq: seq.max(snapshot), durable, size_bytes, durable_bytes, cut_bytes })
+}
+
+fn check_directory(frame: &Frame<'_>, directory: Option<Uuid>) -> Result<(), Unreadable> {
+    match (named_directory(frame.entries), directory) {
+        (Some(named), Some(here)) if named != here => Err(Unreadable(format!(
+            "written for the log directory {named}, and this is {here}. Put the journal of this directory back"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Where frame `last` ends among whole frames behind the head; the end of all of them if they end before it.

@@ -40,7 +40,9 @@ pub struct Loaded {
 pub fn decode(snapshot: &[u8], journal: &[u8]) -> Result<Loaded, (&'static str, Unreadable)> {
     let found = snapshot::decode(snapshot).map_err(|reason| (SNAPSHOT, reason))?;
     let mut state = found.state;
-    let journaled = frames::read(journal, found.seq, found.durable, |entry| state.apply(&entry));
+    let directory = state.directory();
+    let apply = |entry| state.apply(&entry);
+    let journaled = frames::read(journal, found.seq, found.durable, directory, apply);
     let journaled = journaled.map_err(|reason| (JOURNAL, reason))?;
     Ok(Loaded {
         state,

@@ -211,12 +211,6 @@ pub struct State {
     pub meta: Vec<u8>,
 }
 
-/// The level that a copy of `meta.properties` names; the newest one without a copy, in tests for example.
-fn level_of(meta: &[u8]) -> u8 {
-    let meta = std::str::from_utf8(meta).ok().and_then(|text| MetaProperties::decode(text).ok());
-    meta.map_or(JOURNAL_LEVEL_MAX, |meta| meta.journal_level.max(JOURNAL_LEVEL_MIN))
-}
-
 /// Processes that are remembered: so many starts may fail before one is registered.
 pub const PROCESSES_MAX: usize = 1_000;
 
@@ -258,9 +252,21 @@ impl State {
         entries.iter().filter(|entry| entry.level() <= level && concerns(entry)).collect()
     }
 
-    /// Level of the directory's journal, as the copy of `meta.properties` names it.
+    /// Level of the directory's journal, as the copy of `meta.properties` names it; the newest one without a copy, in tests for
+    /// example.
     pub(super) fn level(&self) -> u8 {
-        level_of(&self.meta)
+        let named = |meta: MetaProperties| meta.journal_level.max(JOURNAL_LEVEL_MIN);
+        self.meta_properties().map_or(JOURNAL_LEVEL_MAX, named)
+    }
+
+    /// Id of the log directory, as the copy of `meta.properties` names it; `None` without a copy.
+    pub(super) fn directory(&self) -> Option<Uuid> {
+        self.meta_properties().map(|meta| meta.directory_id)
+    }
+
+    fn meta_properties(&self) -> Option<MetaProperties> {
+        let text = std::str::from_utf8(&self.meta).ok()?;
+        MetaProperties::decode(text).ok()
     }
 
     /// Whether `offset` is news as a synced offset of a partition.

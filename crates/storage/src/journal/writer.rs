@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp, later_release};
+use model::{BrokerEpoch, LeaderEpoch, Offset, Timestamp, Uuid, later_release};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{Entry, EntryWriter, Fact, Key};
@@ -55,6 +55,8 @@ struct Writer {
     state: State,
     /// Level of the directory's journal. Invariant: at most the level in `meta.properties`.
     level: u8,
+    /// Id of the log directory, which each frame names; `None` if `meta.properties` has no copy in the journal.
+    directory: Option<Uuid>,
     file: Arc<dyn DiskFile>,
     /// Where the next frame goes.
     position: u64,
@@ -104,6 +106,7 @@ impl Journal {
         write_again(&*file, loaded.durable_bytes, position).during("write", &dir.join(JOURNAL))?;
         let writer = Writer {
             level: loaded.state.level(),
+            directory: loaded.state.directory(),
             state: loaded.state,
             file,
             position,
@@ -132,6 +135,7 @@ impl Journal {
         let files = Files::prepare(&*disk, dir, &state, seq)?.publish(&*disk, dir)?;
         let writer = Writer {
             level: state.level(),
+            directory: state.directory(),
             state,
             file: files.journal,
             position: HEAD_BYTES as u64,
@@ -488,7 +492,7 @@ impl Journal {
             return Ok(());
         }
         let durable = self.durable.load(Ordering::Acquire);
-        let (bytes, seq) = frames_of(&entries, writer.level, writer.seq, durable);
+        let (bytes, seq) = writer.frames_of(&entries, durable);
         let path = self.dir.join(JOURNAL);
         if let Err(error) = writer.file.write_all_at(&bytes, writer.position).during("write", &path)
         {
@@ -548,28 +552,29 @@ impl Writer {
         }
     }
 
+    /// Frames of these entries behind the last frame, and the number of the last one of them.
+    fn frames_of(&self, entries: &[&Entry], durable: u64) -> (Vec<u8>, u64) {
+        let begin = || EntryWriter::of_directory(self.directory);
+        let (mut out, mut frame, mut seq) = (Vec::new(), begin(), self.seq);
+        for (number, entry) in entries.iter().enumerate() {
+            frame.put(entry);
+            if frame.bytes.len() >= FRAME_BYTES || number + 1 == entries.len() {
+                seq += 1;
+                if later_release::is_played() {
+                    frame.put_later(self.level);
+                }
+                frames::encode_frame(seq, durable, &frame.bytes, &mut out);
+                frame = begin();
+            }
+        }
+        (out, seq)
+    }
+
     /// Makes a failure final: what the files hold is not known any more.
     fn fail(&mut self, error: StorageError) -> StorageError {
         self.failed.get_or_insert_with(|| error.to_string());
         error
     }
-}
-
-/// Frames of these entries in a journal of this level, numbered from `seq` + 1 on; and the number of the last one.
-fn frames_of(entries: &[&Entry], level: u8, mut seq: u64, durable: u64) -> (Vec<u8>, u64) {
-    let (mut out, mut frame) = (Vec::new(), EntryWriter::default());
-    for (number, entry) in entries.iter().enumerate() {
-        frame.put(entry);
-        if frame.bytes.len() >= FRAME_BYTES || number + 1 == entries.len() {
-            seq += 1;
-            if later_release::is_played() {
-                frame.put_later(level);
-            }
-            frames::encode_frame(seq, durable, &frame.bytes, &mut out);
-            frame = EntryWriter::default();
-        }
-    }
-    (out, seq)
 }
 
 /// The bytes of the frames from a position on.

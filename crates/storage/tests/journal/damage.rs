@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use model::{BrokerEpoch, Offset, Timestamp};
+use model::{BrokerEpoch, Offset, Timestamp, Uuid};
 use proptest::prelude::*;
 use storage::disk::{Disk, OpenMode, SimDisk};
-use storage::journal::{Entry, Fact, JOURNAL, Journal, SNAPSHOT, State, decode};
+use storage::journal::{Entry, Fact, JOURNAL, Journal, SNAPSHOT, State, Unreadable, decode};
 
-use crate::fixture::{created, dir, key, opened, random_entry};
+use crate::fixture::{created, created_with, dir, key, newest, opened, properties, random_entry};
 
 /// A small journal with its snapshot, all of it durable.
 fn files(rewrites: bool) -> (Vec<u8>, Vec<u8>, State) {
@@ -105,6 +105,26 @@ fn a_snapshot_from_another_moment_is_noticed() {
     // What a crash leaves between the two renames: the journal from before tells all that is behind the
     // snapshot.
     assert_eq!(decode(&new, &old_journal).unwrap().state, state);
+}
+
+#[test]
+fn the_journal_of_another_directory_is_refused() {
+    // Both directories have taken the same steps, so sequence numbers fit. Frames behind the snapshot, and frames that it holds.
+    for is_behind in [true, false] {
+        let files = [1, 2].map(|directory| {
+            let disk = SimDisk::new();
+            let journal = created_with(&disk, &properties(Uuid([directory; 16]), newest()));
+            journal.commit(&[Entry::Of(key(0), opened("t"))]).unwrap();
+            let begun = [SNAPSHOT, JOURNAL].map(|name| disk.read(&dir().join(name)).unwrap());
+            journal.rewrite().unwrap();
+            let snapshot = disk.read(&dir().join(SNAPSHOT)).unwrap();
+            [if is_behind { begun[0].clone() } else { snapshot }, begun[1].clone()]
+        });
+        assert_eq!(decode(&files[0][0], &files[0][1]).unwrap().state.partitions.len(), 1);
+        let (name, Unreadable(reason)) = decode(&files[0][0], &files[1][1]).unwrap_err();
+        assert_eq!(name, JOURNAL);
+        assert!(reason.contains("Put the journal of this directory back"), "{reason}");
+    }
 }
 
 #[test]

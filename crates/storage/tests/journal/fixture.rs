@@ -4,21 +4,44 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use model::level::{newest_journal, newest_version};
+use model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
 use storage::disk::{Disk, SimDisk};
 use storage::journal::{
     Checkpoint, Entry, Fact, Journal, Key, MetadataNote, Opened, Refused, State,
 };
+use storage::log_dir::MetaProperties;
 use storage::{ActiveSegment, Derived, SealedSegment};
 
 pub fn dir() -> &'static Path {
     Path::new("data")
 }
 
+/// The properties of a log directory with this id and levels of the journal and of the metadata.
+pub fn properties(directory_id: Uuid, levels: (u8, u8)) -> MetaProperties {
+    MetaProperties {
+        node_id: BrokerId(1),
+        cluster_id: "c".to_owned(),
+        directory_id,
+        journal_level: levels.0,
+        metadata_level: levels.1,
+        unknown_lines: Vec::new(),
+    }
+}
+
+/// The newest levels.
+pub fn newest() -> (u8, u8) {
+    (newest_journal(), newest_version() as u8)
+}
+
 pub fn created(disk: &SimDisk) -> Journal {
+    created_with(disk, &properties(Uuid([9; 16]), newest()))
+}
+
+pub fn created_with(disk: &SimDisk, properties: &MetaProperties) -> Journal {
     disk.create_dir_all(dir()).unwrap();
     disk.sync_dir(Path::new("")).unwrap();
-    let state = State { meta: b"version=1\n".to_vec(), ..State::default() };
+    let state = State { meta: properties.encode().into_bytes(), ..State::default() };
     Journal::create(Arc::new(disk.clone()), dir(), state).unwrap()
 }
 
