@@ -6,7 +6,6 @@
 //! broker configurations is. Loggers (`broker_loggers.rs`) are changed here and now. Long lists are decided in pieces
 //! (decision 0096).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,8 +19,9 @@ use wire::incremental_alter_configs::{
     AlterConfigsResourceResponse as ChangedResource, IncrementalAlterConfigsRequest,
 };
 
+use super::config_resource::{self, ResourceKey};
 use super::list_answer::ListAnswer;
-use super::{Call, broker_loggers, config_resource};
+use super::{Call, broker_loggers};
 
 /// Resources that are decided at a time.
 const PIECE_RESOURCES_MAX: usize = 1000;
@@ -127,19 +127,18 @@ pub async fn change(call: Arc<Call>, request: IncrementalAlterConfigsRequest) ->
 
 /// Removes resources that the request names more than once, and refuses each of them once, as Kafka does.
 fn take_repeated<T>(resources: &mut Vec<T>, name: fn(&T) -> (i8, &String)) -> Vec<Outcome> {
-    fn key<'a, T>(resource: &'a T, name: fn(&T) -> (i8, &String)) -> (i8, Cow<'a, str>) {
+    let key = |resource| {
         let (kind, name) = name(resource);
-        (kind, config_resource::canonical_name(kind, name))
-    }
-    let key_at = |at: &usize| key(&resources[*at], name);
+        ResourceKey::new(kind, name)
+    };
+    let keys: Vec<ResourceKey<'_>> = resources.iter().map(key).collect();
     let mut sorted: Vec<usize> = (0..resources.len()).collect();
-    sorted.sort_by(|one, other| key_at(one).cmp(&key_at(other)));
+    sorted.sort_by_key(|at| keys[*at]);
     let mut is_repeated = vec![false; resources.len()];
     let mut refused = Vec::new();
-    for equal in sorted.chunk_by(|one, other| key_at(one) == key_at(other)) {
+    for equal in sorted.chunk_by(|one, other| keys[*one] == keys[*other]) {
         if let [first, _, ..] = equal {
-            let (kind, name) = key_at(first);
-            let name = name.into_owned();
+            let (kind, name) = (keys[*first].kind(), keys[*first].name());
             let message = "Each resource must appear at most once.".to_owned();
             let error = Some((ErrorCode::InvalidRequest, message));
             refused.push(Outcome { kind, name, error, open: false });

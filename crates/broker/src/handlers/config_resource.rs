@@ -1,7 +1,5 @@
 //! Resources as the configuration APIs number and name them.
 
-use std::borrow::Cow;
-
 use ::metadata::ConfigResource;
 use model::{BrokerId, ErrorCode};
 
@@ -34,12 +32,46 @@ pub fn parse(kind: i8, name: &str) -> Result<ConfigResource, (ErrorCode, String)
     }
 }
 
-/// The name by which two spellings of one resource are equal. Broker ids are numbers: as Kafka does, the
-/// broker accepts "1", "+1" and "01" for broker 1.
-pub fn canonical_name(kind: i8, name: &str) -> Cow<'_, str> {
-    match name.parse::<i32>() {
-        Ok(id) if kind == BROKER || kind == BROKER_LOGGER => Cow::Owned(id.to_string()),
-        _ => Cow::Borrowed(name),
+/// A resource by its parsed name: two spellings of one resource are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceKey<'a> {
+    /// A broker id. As Kafka does, the broker accepts "1", "+1" and "01" for broker 1.
+    Broker {
+        kind: i8,
+        id: i32,
+    },
+    Name {
+        kind: i8,
+        name: &'a str,
+    },
+}
+
+impl ResourceKey<'_> {
+    /// The key of a named resource.
+    pub fn new(kind: i8, name: &str) -> ResourceKey<'_> {
+        let id = match kind {
+            BROKER | BROKER_LOGGER => name.parse().ok(),
+            _ => None,
+        };
+        match id {
+            Some(id) => ResourceKey::Broker { kind, id },
+            None => ResourceKey::Name { kind, name },
+        }
+    }
+
+    /// The number of its kind.
+    pub fn kind(&self) -> i8 {
+        match self {
+            ResourceKey::Broker { kind, .. } | ResourceKey::Name { kind, .. } => *kind,
+        }
+    }
+
+    /// Its name without signs and leading zeros of a broker id.
+    pub fn name(&self) -> String {
+        match self {
+            ResourceKey::Broker { id, .. } => id.to_string(),
+            ResourceKey::Name { name, .. } => (*name).to_owned(),
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use wire::describe_configs::{
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
-use super::{Call, broker_loggers, config_resource};
+use super::config_resource::{self, ResourceKey};
+use super::{Call, broker_loggers};
 use crate::{health, vital};
 
 /// The source of a value that a group or a subscription has.
@@ -42,20 +43,15 @@ pub async fn handle(call: Arc<Call>, request: DescribeConfigsRequest) -> Describ
     // A resource named twice is described once, in whatever spelling ("1", "+1", "01"): a description
     // may be hundreds of times as large as the name.
     let mut seen = HashSet::new();
-    let first = request.resources.iter().filter(|resource| {
-        let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
-        seen.insert((kind, config_resource::canonical_name(kind, name)))
+    let mut distinct: Vec<&DescribeConfigsResource> = request.resources.iter().collect();
+    distinct.retain(|resource| {
+        seen.insert(ResourceKey::new(resource.resource_type, &resource.resource_name))
     });
-    let mut named = HashSet::new();
-    let sizes = request.resources.iter().map(|resource| {
-        let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
-        let is_first = named.insert((kind, config_resource::canonical_name(kind, name)));
-        if is_first { described_bytes(kind) } else { 0 }
-    });
-    let bytes: usize = sizes.sum();
+    let bytes: usize =
+        distinct.iter().map(|resource| described_bytes(resource.resource_type)).sum();
     call.reserve_answer(bytes + 3 * call.decoded_bytes).await;
     let health = health_report(&call, &request).await;
-    let results = first.map(|resource| {
+    let results = distinct.into_iter().map(|resource| {
         let described = describe(&call, resource, health.as_deref());
         let (code, message) = match &described {
             Ok(_) => (ErrorCode::None, None),
@@ -88,10 +84,10 @@ fn asked_for(
 
 /// Whether the request names the health report of this broker.
 fn names_health(call: &Call, resource: &DescribeConfigsResource) -> bool {
-    let parsed = config_resource::parse(resource.resource_type, &resource.resource_name);
-    let is_own = matches!(parsed, Ok(ConfigResource::Broker(id)) if id == call.server.node_id);
     let keys = resource.configuration_keys.as_deref().unwrap_or_default();
-    is_own && keys.iter().any(|key| key == report::CONFIG_NAME)
+    let names_report = keys.iter().any(|key| key == report::CONFIG_NAME);
+    let parsed = || config_resource::parse(resource.resource_type, &resource.resource_name);
+    names_report && matches!(parsed(), Ok(ConfigResource::Broker(id)) if id == call.server.node_id)
 }
 
 /// The broker's health report, if the request names it. Collecting it may wait for locks.
