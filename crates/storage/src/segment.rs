@@ -349,6 +349,10 @@ impl Segment {
                 Ok(()) => "write",
                 Err(_) => FAILED_CUT,
             };
+            // A clean stop makes the cut durable: behind it, bytes of the write would be damage.
+            self.unsealed = true;
+            self.cut_is_to_be_synced();
+            self.version += 1;
             return Err(error).during(operation, &home.segment_path(self.base, LOG));
         }
         self.size = end;

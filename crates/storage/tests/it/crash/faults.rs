@@ -87,6 +87,33 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_and_goes_on_when_there_is_room() 
 }
 
 #[test]
+fn a_clean_stop_behind_a_full_disk_outlasts_a_power_failure() {
+    let script = script(31, 60);
+    let mut whole = Load::on(SimDisk::new(), load::config());
+    assert!(run_until_failure(&mut whole, &script).is_none());
+    let mut stops = 0;
+    for capacity in (200..whole.disk.used_bytes()).step_by(131) {
+        let mut load = Load::on(SimDisk::new(), load::config());
+        load.disk.limit_capacity(Some(capacity));
+        // The disk takes a part of the batch, and the log cuts it off.
+        let Some((Action::Append { .. }, _)) = run_until_failure(&mut load, &script) else {
+            continue;
+        };
+        load.disk.limit_capacity(None);
+        load.stop().unwrap();
+        stops += 1;
+        for seed in 0..16 {
+            let what = format!("{capacity} bytes, power failure {seed}");
+            let log = load::open(&load.disk.after_crash(seed), load.config(), load.now())
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let end = load.timeline.log_end();
+            assert_eq!(check(&log, &load.timeline, end), Ok(()), "{what}");
+        }
+    }
+    assert!(stops > 20, "{stops} clean stops");
+}
+
+#[test]
 fn a_log_goes_on_when_there_is_room_again_or_a_descriptor() {
     let script = script(33, 60);
     let goes_on = |action: &Action| {

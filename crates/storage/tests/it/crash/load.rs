@@ -412,10 +412,15 @@ impl Load {
         })
     }
 
-    fn close_and_reopen(&mut self) -> Result<(), StorageError> {
+    /// Stops cleanly.
+    pub fn stop(&mut self) -> Result<(), StorageError> {
         self.log.close()?;
         store_checkpoints(&self.disk, &self.log)?;
-        store_marker(&self.disk)?;
+        store_marker(&self.disk)
+    }
+
+    fn close_and_reopen(&mut self) -> Result<(), StorageError> {
+        self.stop()?;
         self.log = open(&self.disk, &self.config, self.now)?;
         assert_eq!(self.log.log_end_offset(), self.timeline.log_end());
         assert_eq!(self.log.log_start_offset(), self.timeline.log_start);
