@@ -30,13 +30,14 @@ impl Acting {
         self.serves.store(index, Ordering::Release);
     }
 
+    /// Index of the newest metadata that the broker has acted upon.
+    pub fn acted_upon(&self) -> u64 {
+        self.serves.load(Ordering::Acquire)
+    }
+
     /// Where it is with `known` as the newest metadata.
     pub fn place(&self, known: Option<u64>) -> Place {
-        Place {
-            known: known.unwrap_or(0),
-            acted: self.serves.load(Ordering::Acquire),
-            steps: self.progress.begun(),
-        }
+        Place { known: known.unwrap_or(0), acted: self.acted_upon(), steps: self.progress.begun() }
     }
 
     /// Whether it was found not to get on: metadata waits, and the broker does nothing about it.

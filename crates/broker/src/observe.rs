@@ -10,6 +10,7 @@ use partition::Partition;
 use quorum::MemberDescription;
 use serving::health::BrokerHealth;
 
+use crate::cluster::are_in_doubt;
 use crate::counters::{Counters, Durations};
 use crate::health::{self, SharedHealth};
 use crate::server::Server;
@@ -143,7 +144,7 @@ fn cluster(server: &Server) -> ClusterFacts {
         broker_epoch: image.broker(server.node_id).map_or(-1, |own| own.epoch.0),
         suspicions: server.links.as_ref().map_or(0, |links| links.watching().suspicions()),
         disk_moves: server.links.as_ref().map_or(0, |links| links.watching().disk_moves()),
-        leaderships_in_doubt: server.contacts.are_in_doubt(server.clock.moment()),
+        leaderships_in_doubt: are_in_doubt(server),
         refused_in_doubt: server.contacts.refused(),
         acknowledgements: acknowledgements(server),
         quorum: quorum(server),

@@ -8,6 +8,7 @@
 //!                                        1 heard
 //!                                        2 heard, and fenced
 //!                                        3 heard, and registered differently, or not at all
+//!             8 index of the newest metadata of the active controller (earlier releases: absent)   fields of newer releases
 //! ```
 
 use metadata::ClusterImage;
@@ -146,6 +147,33 @@ impl Answer {
     }
 }
 
+/// The answer to a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeartbeatAnswer {
+    /// State of the broker.
+    pub state: Answer,
+    /// Index of the newest metadata of the active controller; `None` if its release does not name it.
+    pub metadata: Option<u64>,
+}
+
+impl HeartbeatAnswer {
+    /// Writes the answer.
+    pub fn encode(self) -> Vec<u8> {
+        let mut bytes = vec![self.state.to_byte()];
+        if let Some(index) = self.metadata {
+            bytes.extend_from_slice(&index.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads an answer; `None` if `bytes` is empty. Ignores bytes behind the known fields.
+    pub fn decode(bytes: &[u8]) -> Option<HeartbeatAnswer> {
+        let (state, rest) = bytes.split_first()?;
+        let metadata = rest.split_first_chunk().map(|(index, _newer)| u64::from_be_bytes(*index));
+        Some(HeartbeatAnswer { state: Answer::from_byte(*state), metadata })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +225,21 @@ mod tests {
             assert_eq!((answer.to_byte(), Answer::from_byte(byte)), (byte, answer));
         }
         assert_eq!(Answer::from_byte(200), Answer::Heard, "of a newer release");
+    }
+
+    #[test]
+    fn an_answer_with_metadata_and_back() {
+        let answer = HeartbeatAnswer { state: Answer::Heard, metadata: Some(1 << 40) };
+        let mut bytes = answer.encode();
+        assert_eq!(bytes, [1, 0, 0, 1, 0, 0, 0, 0, 0], "as other releases write it");
+        assert_eq!(HeartbeatAnswer::decode(&bytes), Some(answer));
+        bytes.push(9);
+        assert_eq!(HeartbeatAnswer::decode(&bytes), Some(answer), "a newer field");
+        let earlier = HeartbeatAnswer { state: Answer::Heard, metadata: None };
+        assert_eq!(earlier.encode(), [1], "as release 0.1.0 writes and reads it");
+        for cut in 1..9 {
+            assert_eq!(HeartbeatAnswer::decode(&bytes[..cut]), Some(earlier), "{cut}");
+        }
+        assert_eq!(HeartbeatAnswer::decode(&[]), None);
     }
 }

@@ -42,6 +42,8 @@ pub enum Mutant {
     DoubtsNever,
     /// A leader that no controller answers refuses records although all replicas follow it.
     DoubtsFollowers,
+    /// An answer of the controller counts although the broker has not acted upon the metadata that the answer names.
+    CountsOutdatedAnswers,
 }
 
 impl Mutant {
@@ -58,7 +60,7 @@ impl Mutant {
     ];
 
     /// All that runs with a lasting fault find.
-    pub const OF_SICKNESS: [Mutant; 7] = [
+    pub const OF_SICKNESS: [Mutant; 8] = [
         Mutant::ReturnsAtOnce,
         Mutant::MovesAgainAtOnce,
         Mutant::IdleDisksAreHealthy,
@@ -66,6 +68,7 @@ impl Mutant {
         Mutant::SuspectsNone,
         Mutant::DoubtsNever,
         Mutant::DoubtsFollowers,
+        Mutant::CountsOutdatedAnswers,
     ];
 }
 

@@ -77,6 +77,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("SuspectsNone", 0),
     ("DoubtsNever", 21),
     ("DoubtsFollowers", 1),
+    ("CountsOutdatedAnswers", 22),
     ("RefusedIsWaitedFor", 27),
     ("RelievesToAnyReplica", 5),
 ];

@@ -14,7 +14,7 @@ use configuration::BrokerConfig;
 use metadata::decide::BrokerRef;
 use metadata::{Request, Response};
 use model::{BrokerId, ErrorCode, Moment};
-use node::heartbeats::{Answer, decode, decode_marks, encode, encode_with_marks};
+use node::heartbeats::{Answer, HeartbeatAnswer, decode, decode_marks, encode, encode_with_marks};
 use node::standstill::Standstill;
 use quorum::Quorum;
 use tokio::time::{MissedTickBehavior, interval};
@@ -44,10 +44,13 @@ impl Service for HeartbeatService {
                 self.marks.note(who, decode_marks(&message));
             }
             let answer = match self.quorum.get().filter(|_| taken) {
-                Some(quorum) => Answer::by(&quorum.image(), who),
-                None => Answer::Elsewhere,
+                Some(quorum) => HeartbeatAnswer {
+                    state: Answer::by(&quorum.image(), who),
+                    metadata: quorum.changed_at(),
+                },
+                None => HeartbeatAnswer { state: Answer::Elsewhere, metadata: None },
             };
-            Ok(vec![answer.to_byte()])
+            Ok(answer.encode())
         })
     }
 }
@@ -107,7 +110,7 @@ async fn beat(
         links.marks().note(who, server.logs.marks());
         // A cut-off controller counts itself as heard no longer than its voters answer.
         if let Some(ago) = server.quorum.majority_answered_ago() {
-            note_controller(server, ago);
+            note_controller(server, ago, None);
         }
         return Some((who.broker, Answer::Heard));
     }
@@ -118,11 +121,11 @@ async fn beat(
     for node in leader.into_iter().chain(voter_in_turn(&voters, unheard)) {
         let called =
             links.links().call(node, service::HEARTBEAT, heartbeat.clone(), patience).await;
-        match called.map(|answer| answer.first().copied().map(Answer::from_byte)) {
-            Ok(Some(Answer::Elsewhere) | None) => {}
-            Ok(Some(said)) => {
-                note_controller(server, Duration::ZERO);
-                return Some((node, said));
+        match called.map(|answer| HeartbeatAnswer::decode(&answer)) {
+            Ok(Some(HeartbeatAnswer { state: Answer::Elsewhere, .. }) | None) => {}
+            Ok(Some(answer)) => {
+                note_controller(server, Duration::ZERO, answer.metadata);
+                return Some((node, answer.state));
             }
             Err(cause) => debug!(%node, %cause, "a heartbeat was not answered"),
         }
@@ -136,11 +139,11 @@ fn voter_in_turn(voters: &[BrokerId], unheard: usize) -> Option<BrokerId> {
     voters.get(turn.checked_rem(voters.len())?).copied()
 }
 
-/// The active controller was heard this long ago.
-fn note_controller(server: &Server, ago: Duration) {
+/// Notes that the active controller answered this long ago. `metadata`: index of the newest metadata that the answer names.
+fn note_controller(server: &Server, ago: Duration, metadata: Option<u64>) {
     let now = server.clock.moment();
     let heard = Moment(now.0.saturating_sub(ago.as_micros() as u64));
-    server.contacts.note_controller(heard, now);
+    server.contacts.note_controller(heard, metadata, server.acting.acted_upon(), now);
     let heard_ms = server.now().0.saturating_sub(ago.as_millis() as i64);
     server.counters.cluster.controller_heard_ms.set(heard_ms.max(0) as u64);
     server.health.note_controller(heard);

@@ -71,7 +71,7 @@ pub use refused::{Refused, settle_mended};
 pub use returning::{Returning, assigned};
 pub use sick_disks::SickDisks;
 pub use superseded::Contacts;
-pub(crate) use superseded::{count_superseded, is_superseded};
+pub(crate) use superseded::{are_in_doubt, count_superseded, is_superseded};
 pub use telling::tell_at_start;
 
 use std::sync::Arc;

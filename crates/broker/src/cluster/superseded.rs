@@ -1,6 +1,7 @@
-//! Superseded leaders: a broker that no controller has answered for a session may have lost its partitions to others.
+//! Superseded leaders: a broker that has had no current answer of a controller for a session may have lost its partitions to
+//! others. An answer is current once the broker has acted upon the metadata that the answer names ([`doubt::ControllerContact`]).
 //!
-//! Until it hears a controller again it takes `acks=0` and `acks=1` only for partitions of which every other member of ISR and
+//! Until an answer is current, the broker takes `acks=0` and `acks=1` only for partitions of which every other member of ISR and
 //! ELR has fetched in its leader epoch within that session: then no other replica was elected. The new leader's
 //! followers would drop such records. Reads of committed records, `acks=all`, and partitions without another member go on.
 
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use model::{BrokerId, Moment};
 use node::doubt;
-use parking_lot::RwLock;
+use node::doubt::ControllerContact;
+use parking_lot::{Mutex, RwLock};
 use partition::{Partition, Status};
 use tracing::{info, warn};
 
@@ -22,8 +24,9 @@ use crate::server::Server;
 pub struct Contacts {
     /// Silence of controllers from which leaderships are in doubt; `None`: never, as in Kafka.
     session: Option<Duration>,
-    /// Last answer of a controller, in microseconds of [`Moment`].
-    controller_at: AtomicU64,
+    controller: Mutex<ControllerContact>,
+    /// Time of the last current answer of a controller, in microseconds of [`Moment`]: a copy that is read without a lock.
+    current_at: AtomicU64,
     /// Last fetch of each follower, of whatever partition.
     followers: RwLock<BTreeMap<BrokerId, Moment>>,
     is_in_doubt: AtomicBool,
@@ -35,19 +38,39 @@ impl Contacts {
     pub fn begin(session: Option<Duration>, now: Moment) -> Contacts {
         Contacts {
             session,
-            controller_at: AtomicU64::new(now.0),
+            controller: Mutex::new(ControllerContact::begin(session.unwrap_or_default(), now)),
+            current_at: AtomicU64::new(now.0),
             followers: RwLock::default(),
             is_in_doubt: AtomicBool::new(false),
             refused: Counter::default(),
         }
     }
 
-    /// A controller answered at `heard`.
-    pub(super) fn note_controller(&self, heard: Moment, now: Moment) {
-        self.controller_at.fetch_max(heard.0, Ordering::Relaxed);
+    /// Notes an answer of a controller at `heard`. `metadata`: index of the newest metadata that the answer names, if any.
+    /// `acted_upon`: index of the newest metadata that this broker has acted upon.
+    pub(super) fn note_controller(
+        &self,
+        heard: Moment,
+        metadata: Option<u64>,
+        acted_upon: u64,
+        now: Moment,
+    ) {
+        let mut controller = self.controller.lock();
+        controller.note_answer(heard, metadata, acted_upon);
+        self.current_at.store(controller.current_at().0, Ordering::Relaxed);
+        drop(controller);
         if !self.are_in_doubt(now) && self.is_in_doubt.swap(false, Ordering::Relaxed) {
-            info!("a controller answers again: leaderships are not in doubt any more");
+            info!(
+                "this broker acts upon current metadata again: leaderships are not in doubt any more"
+            );
         }
+    }
+
+    /// Notes the index of the newest metadata that this broker has acted upon.
+    fn note_metadata(&self, acted_upon: u64) {
+        let mut controller = self.controller.lock();
+        controller.note_metadata(acted_upon);
+        self.current_at.store(controller.current_at().0, Ordering::Relaxed);
     }
 
     /// A follower fetched.
@@ -59,10 +82,10 @@ impl Contacts {
         }
     }
 
-    /// Whether no controller answered for a session: leaderships are in doubt.
-    pub fn are_in_doubt(&self, now: Moment) -> bool {
-        let heard = Moment(self.controller_at.load(Ordering::Relaxed));
-        self.session.is_some_and(|session| doubt::are_in_doubt(now, heard, session))
+    /// Whether no answer of a controller was current for a session, as of the last heartbeat.
+    fn are_in_doubt(&self, now: Moment) -> bool {
+        let current_at = Moment(self.current_at.load(Ordering::Relaxed));
+        self.session.is_some_and(|session| doubt::are_in_doubt(now, current_at, session))
     }
 
     /// Batches that were refused because their leadership is in doubt.
@@ -76,9 +99,20 @@ impl Contacts {
     }
 }
 
+/// Whether no answer of a controller was current for a session: leaderships are in doubt.
+pub(crate) fn are_in_doubt(server: &Server) -> bool {
+    let (contacts, now) = (&server.contacts, server.clock.moment());
+    if !contacts.are_in_doubt(now) {
+        return false;
+    }
+    // Metadata that this broker acted upon after the last heartbeat may make an answer current.
+    contacts.note_metadata(server.acting.acted_upon());
+    contacts.are_in_doubt(now)
+}
+
 /// Partitions that this broker leads and for which another leader may have been elected.
 pub(crate) fn count_superseded(server: &Server) -> usize {
-    if !server.contacts.are_in_doubt(server.clock.moment()) {
+    if !are_in_doubt(server) {
         return 0;
     }
     let topics = server.topics.snapshot();
@@ -94,8 +128,8 @@ pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
         contacts.refused.add(1);
         if !contacts.is_in_doubt.swap(true, Ordering::Relaxed) {
             warn!(
-                "no controller answered for a session: records with acks=0 or acks=1 are refused where another leader may \
-                 have been elected; check the connections with the voters"
+                "no controller answered for a session, or its metadata did not arrive: records with acks=0 or acks=1 are refused \
+                 where another leader may have been elected; check the connections with the voters in both directions"
             );
         }
     }
@@ -104,7 +138,7 @@ pub(crate) fn is_superseded(server: &Server, partition: &Partition) -> bool {
 
 fn may_be_led_elsewhere(server: &Server, partition: &Partition) -> bool {
     let (contacts, now) = (&server.contacts, server.clock.moment());
-    if !contacts.are_in_doubt(now) {
+    if !are_in_doubt(server) {
         return false;
     }
     let since =
@@ -129,16 +163,27 @@ mod tests {
     fn leaderships_are_in_doubt_after_a_session_without_a_controller() {
         let contacts = Contacts::begin(Some(Duration::from_secs(9)), at(0));
         assert!(!contacts.are_in_doubt(at(9)) && contacts.are_in_doubt(at(10)));
-        contacts.note_controller(at(10), at(10));
+        contacts.note_controller(at(10), None, 0, at(10));
         assert!(!contacts.are_in_doubt(at(19)) && contacts.are_in_doubt(at(20)));
         contacts.is_in_doubt.store(true, Ordering::Relaxed);
         // An active controller that its voters answered long ago.
-        contacts.note_controller(at(10), at(21));
+        contacts.note_controller(at(10), None, 0, at(21));
         assert!(contacts.are_in_doubt(at(21)) && contacts.is_in_doubt.load(Ordering::Relaxed));
-        contacts.note_controller(at(20), at(21));
+        contacts.note_controller(at(20), None, 0, at(21));
         assert!(!contacts.are_in_doubt(at(21)) && !contacts.is_in_doubt.load(Ordering::Relaxed));
         let kafka = Contacts::begin(None, at(0));
         assert!(!kafka.are_in_doubt(at(1_000)));
+    }
+
+    #[test]
+    fn an_answer_counts_when_the_broker_has_acted_upon_the_metadata_that_it_names() {
+        let contacts = Contacts::begin(Some(Duration::from_secs(9)), at(0));
+        for second in (1..=11).step_by(2) {
+            contacts.note_controller(at(second), Some(8), 7, at(second));
+        }
+        assert!(contacts.are_in_doubt(at(11)));
+        contacts.note_metadata(8);
+        assert!(!contacts.are_in_doubt(at(11)));
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn write_reasons(
     )?;
     families.gauge(
         "highwater_leaderships_in_doubt",
-        "1 if no controller answered this broker for a session: other leaders may have been elected",
+        "1 if this broker had no answer of a controller for a session, or lacks the metadata that the answers name: other leaders may have been elected",
         f64::from(u8::from(scrape.cluster.leaderships_in_doubt)),
     )?;
     families.counter(

@@ -84,7 +84,7 @@ pub struct ClusterFacts {
     pub suspicions: u64,
     /// Leaderships that this broker, as the active controller, moved away from hung and full disks.
     pub disk_moves: u64,
-    /// Whether no controller answered for a session: other leaders may have been elected.
+    /// Whether no answer of a controller was current for a session: other leaders may have been elected.
     pub leaderships_in_doubt: bool,
     /// Batches with `acks=0` or `acks=1` that were refused for that.
     pub refused_in_doubt: u64,

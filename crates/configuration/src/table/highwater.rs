@@ -31,8 +31,8 @@ pub(super) const KEYS: &[Key] = &[
          again before, and its replicas are used again.",
     ),
     Key::boolean("highwater.superseded.leader.refuses", "true").doc(
-        "A leader that no controller has answered for broker.session.timeout.ms refuses acks=0 and acks=1 with \
-         NOT_LEADER_OR_FOLLOWER, unless every other member of its ISR and ELR has fetched from it meanwhile: another leader may \
+        "A leader that no controller has answered for broker.session.timeout.ms, or that has not acted upon the metadata \
+         named in the answers, refuses acks=0 and acks=1 with NOT_LEADER_OR_FOLLOWER, unless every other member of its ISR and ELR has fetched from it meanwhile: another leader may \
          have been elected, and would drop such records. false: it takes them, as Kafka does.",
     ),
     Key::long("highwater.election.wait.ms", "5000").at_least(0).doc(

@@ -14,10 +14,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use super::health::{Node, get};
-use super::metrics::total;
+use super::health::{Node, get, until_named};
+use super::metrics::{total, wait_for};
 use super::quorum::controller;
-use super::replication::{all_acknowledged, kept, produce, wait_for_all_in_sync};
+use super::replication::{all_acknowledged, described, kept, produce, wait_for_all_in_sync};
+use super::superseded::Unacknowledged;
 use super::*;
 
 const NODES: usize = 3;
@@ -344,4 +345,41 @@ fn a_broker_that_the_controller_does_not_reach_is_suspected_and_not_fenced_again
     for loss in [Loss::Refused, Loss::Silent] {
         survives(&mut cluster, &mut next, false, loss);
     }
+}
+
+/// Its heartbeats are answered all the time, and the metadata with its successors does not arrive.
+#[test]
+fn a_leader_that_no_metadata_reaches_refuses_records_that_its_successors_drop() {
+    let (mut cluster, next) = started();
+    let active = controller(cluster.address(1));
+    let victim = active % NODES as i32 + 1;
+    let other = victim % NODES as i32 + 1;
+    let leaders = |address: &str| -> Vec<i64> {
+        described(address, "kept").unwrap().into_iter().map(|(leader, _)| leader).collect()
+    };
+    let led = leaders(cluster.address(other)).iter().position(|led| *led == i64::from(victim));
+    let led = led.unwrap();
+    let http = cluster.nodes[victim as usize - 1].http.clone();
+    let in_doubt = || total(&http, "highwater_leaderships_in_doubt");
+    let refused = || total(&http, "highwater_produce_refused_in_doubt_total");
+    assert_eq!((in_doubt(), refused()), (0.0, 0.0));
+    cluster.cut((active, victim), Loss::Silent);
+    wait_until("another leader", || leaders(cluster.address(other))[led] != i64::from(victim));
+    let answered = cluster.ways.passed((victim, active));
+    wait_for("leaderships in doubt", 1.0, in_doubt);
+    assert!(cluster.ways.passed((victim, active)) > answered, "its heartbeats arrive");
+    for acks in ["1", "0"] {
+        let before = refused();
+        let producer = Unacknowledged::begin(cluster.address(victim), led, acks);
+        wait_until("records are refused", || refused() > before);
+        drop(producer);
+    }
+    let health = until_named(&http, "leader_superseded");
+    assert!(!health.names("controller_unreachable"), "{health:?}");
+    cluster.heal((active, victim));
+    wait_for("leaderships in doubt", 0.0, in_doubt);
+    wait_for_all_in_sync(cluster.address(victim), "kept");
+    all_acknowledged(produce(cluster.address(victim), next..next + 1));
+    let numbers: BTreeSet<u32> = (0..=next).collect();
+    assert_eq!(kept(cluster.address(victim)), numbers);
 }

@@ -7,10 +7,10 @@ use super::replication::{all_acknowledged, described, produce, wait_for_all_in_s
 use super::*;
 
 /// A producer with these `acks` that tries until it is killed.
-struct Unacknowledged(Child);
+pub(super) struct Unacknowledged(Child);
 
 impl Unacknowledged {
-    fn begin(bootstrap: &str, partition: usize, acks: &str) -> Unacknowledged {
+    pub(super) fn begin(bootstrap: &str, partition: usize, acks: &str) -> Unacknowledged {
         let mut command = Command::new(HIGHWATER);
         command.args(["produce", "kept", "-b", bootstrap, "--acks", acks]);
         command.args(["--partition", &partition.to_string()]);

@@ -187,7 +187,7 @@ impl BrokerFacts {
         }
         if self.superseded_partitions > 0 {
             let detail = format!(
-                "no controller reached this broker for a session: it refuses acks=0 and acks=1 for {} \
+                "no controller reached this broker with metadata for a session: it refuses acks=0 and acks=1 for {} \
                  partitions that other brokers may lead",
                 self.superseded_partitions
             );

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use metadata::{ClusterImage, MetadataRecord};
 use node::Elections;
+use node::heartbeats::{Answer, HeartbeatAnswer};
 
 use super::controller::{Ask, Controller, Entry, Told};
 use super::elections::ENDS_WAIT_MS;
@@ -150,7 +151,9 @@ impl Cluster {
 
     fn answer_heartbeat(&mut self, member: usize, process: Process) {
         if self.members[member].active.is_some() {
-            self.send_message(member, process.broker, Body::Told(process, 0, Told::Heard));
+            let metadata = Some(self.members[member].applied as u64);
+            let answer = HeartbeatAnswer { state: Answer::Heard, metadata }.encode();
+            self.send_message(member, process.broker, Body::Told(process, 0, Told::Heard(answer)));
         }
     }
 

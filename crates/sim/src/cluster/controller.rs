@@ -77,8 +77,8 @@ pub(crate) enum Told {
     MissingReported(BrokerRef),
     /// Other brokers took over replicas.
     Relieved,
-    /// A heartbeat arrived.
-    Heard,
+    /// The answer to a heartbeat, as bytes.
+    Heard(Vec<u8>),
     /// Nothing that would be waited for, or that it is to be asked again.
     Nothing,
 }

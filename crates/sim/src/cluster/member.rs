@@ -342,7 +342,7 @@ impl Cluster {
             }
             Told::Altered(wish, answer) => broker.isr_answered(count, wish, answer),
             Told::Relieved => return self.relieved(process.broker),
-            Told::Heard => return self.heard_controller(process.broker),
+            Told::Heard(answer) => return self.heard_controller(process.broker, &answer),
             Told::Nothing => return,
         }
         self.schedule_soon(Event::Image(process));

@@ -530,6 +530,7 @@ impl Cluster {
         if let Some(broker) = self.running(process) {
             broker.apply(&image, &deleted, now, clock);
             broker.acted_upon(count);
+            self.note_acted_upon(process.broker, count);
             self.settle_mark(process);
         }
     }

@@ -32,6 +32,13 @@ pub(super) enum Body {
     Probed(Timestamp, Vec<u8>),
 }
 
+impl Body {
+    /// Whether the message comes back on the connection of a request. Observers of the quorum receive no answers.
+    fn is_answer(&self) -> bool {
+        matches!(self, Body::Told(..) | Body::Fetched(..) | Body::Ends(..) | Body::Probed(..))
+    }
+}
+
 /// The decision for which a controller requests log ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EndsUse {
@@ -93,7 +100,9 @@ impl Cluster {
 
     /// Fails if a message cannot be read: it is lost then, and whoever wrote it was not to be understood.
     pub(super) fn arrive(&mut self, from: usize, to: usize, body: Body) -> Result<(), Broken> {
-        if self.cuts.is_cut(from, to, self.now) || self.members[to].broker.is_none() {
+        let is_lost = self.cuts.is_cut(from, to, self.now)
+            || from != to && !body.is_answer() && self.is_unreached(to);
+        if is_lost || self.members[to].broker.is_none() {
             return Ok(());
         }
         let read = match body {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use metadata::PartitionImage;
 use model::{BrokerId, Timestamp};
-use partition::Acks;
+use partition::{Acks, Status};
 
 use super::{SESSION_MS, SickEvent, Sickness, writer};
 use crate::cluster::controller::Entry;
@@ -35,6 +35,8 @@ pub(super) struct Liveness {
     acked_at: [[Timestamp; 2]; PARTITIONS],
     /// Last move of each partition's leadership for a sick disk.
     moved_at: [Option<Timestamp>; PARTITIONS],
+    /// Last change of each partition's leader during the fault.
+    replaced_at: [Option<Timestamp>; PARTITIONS],
     /// Last relief of each broker with a sick disk.
     relieved_at: BTreeMap<BrokerId, Timestamp>,
     /// Longest time without an acknowledgement.
@@ -74,8 +76,8 @@ impl Cluster {
         for (at, kinds) in sick.liveness.acked_at.iter().enumerate() {
             for (kind, acked) in ["acks=all", "acks=1"].into_iter().zip(kinds) {
                 let silent = now.ms_since(*acked);
-                // These clients are cut off with the sick broker, which refuses their records.
-                if kind == "acks=1" && sick.sickness == Sickness::CutOff {
+                // These clients know only the sick broker, which refuses their records.
+                if kind == "acks=1" && sick.sickness.supersedes() {
                     continue;
                 }
                 if silent > SILENT_MS_MAX {
@@ -102,6 +104,9 @@ impl Cluster {
         let now = self.now;
         let Some(sick) = self.sick.as_mut().filter(|sick| sick.is_on) else { return Ok(()) };
         let is_moved = new.leader != old.leader;
+        if is_moved {
+            sick.liveness.replaced_at[at] = Some(now);
+        }
         let broken = |what: String| Err((Invariant::SickDisksMoveOnce, what));
         if sick.sickness == Sickness::Shared && (is_moved || entry.relieves.is_some()) {
             return broken(format!("{at} moves on a shared disk: {old:?}, {new:?}"));
@@ -145,11 +150,16 @@ impl Cluster {
         let (Some(sick), Some(state)) = (&self.sick, self.state_of(at)) else { return Ok(()) };
         let silent = self.now.ms_since(sick.conditions[member].heard_at);
         // The last heartbeat was answered, and the last fetch served, a moment before the cut.
-        let is_in_doubt = silent > SESSION_MS + WELL_MS;
+        let is_silent = silent > SESSION_MS + WELL_MS;
         let is_replaced = state.has_leader() && state.leader != id_of(member);
-        if is_in_doubt && is_replaced {
+        let replaced_at = sick.liveness.replaced_at[at].filter(|_| sick.sickness.supersedes());
+        let replaced_ms = replaced_at.map_or(0, |at| self.now.ms_since(at));
+        let replica = self.members[member].broker.as_ref().and_then(|broker| broker.partition(at));
+        let leads = replica.is_some_and(|replica| replica.status() == Status::Leading);
+        let is_superseded = leads && replaced_ms > SESSION_MS + WELL_MS;
+        if is_replaced && (is_silent || is_superseded) {
             let what = format!(
-                "{member} heard no controller for {silent} ms and takes records of {at}: {state:?}"
+                "{member} heard no controller for {silent} ms, was replaced for {replaced_ms} ms, and takes records of {at}: {state:?}"
             );
             return Err((Invariant::DoubtfulRecordsAreRefused, what));
         }

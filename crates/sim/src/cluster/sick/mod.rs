@@ -15,6 +15,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use model::{BrokerId, Durability, Moment, Timestamp};
 use node::disks::DirectoryHealth;
+use node::doubt::ControllerContact;
+use node::heartbeats::HeartbeatAnswer;
 use partition::Acks;
 
 use super::network::Body;
@@ -40,6 +42,8 @@ pub(super) const REQUEST_MS: i64 = 100;
 const OBSERVED_EVERY_MS: i64 = 10;
 /// Time between two requests for relief.
 const REQUESTED_EVERY_MS: i64 = 50;
+/// Salt of the seeds whose broker is not reached.
+const UNREACHED_SALT: u64 = 0x7a11;
 
 /// The fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +64,17 @@ pub enum Sickness {
     CutOff,
     /// Messages of the others do not reach one broker; its own arrive.
     Deaf,
+    /// Requests of the others do not reach one broker; its own are answered.
+    Unreached,
     /// The metadata quorum is down for five minutes.
     NoQuorum,
+}
+
+impl Sickness {
+    /// Whether the broker does not learn that others lead its partitions, while clients reach it.
+    fn supersedes(self) -> bool {
+        matches!(self, Sickness::CutOff | Sickness::Unreached)
+    }
 }
 
 /// An event of a sick run.
@@ -97,10 +110,24 @@ pub(super) struct Condition {
     declines: bool,
     /// Last answer of a controller.
     heard_at: Timestamp,
+    /// Answers of controllers, and the metadata that they name.
+    contact: Contact,
+    /// Entries of the metadata that the broker has acted upon.
+    acted_upon: u64,
     /// Last fetch of each follower.
     fetched_at: BTreeMap<BrokerId, Moment>,
     /// End of the last fault.
     well_since: Timestamp,
+}
+
+/// Contact of a broker that has just started.
+#[derive(Debug)]
+struct Contact(ControllerContact);
+
+impl Default for Contact {
+    fn default() -> Contact {
+        Contact(ControllerContact::begin(length(SESSION_MS), moment(Timestamp(0))))
+    }
 }
 
 /// A run with one lasting fault.
@@ -128,14 +155,18 @@ pub(super) fn plan(seed: u64) -> (ClusterPlan, Sick) {
         Hung, Hung, Hung, Full, Full, Slow, Shared, Shared, Flapping, Paused, Paused, CutOff,
         CutOff, Deaf, NoQuorum,
     ];
-    let sickness = kinds[random.usize(0..kinds.len())];
+    let drawn = kinds[random.usize(0..kinds.len())];
+    // By a draw of its own: the other seeds keep their histories.
+    let is_unreached = Rng::with_seed(seed ^ UNREACHED_SALT).u8(0..12) == 0;
+    let sickness = if is_unreached { Sickness::Unreached } else { drawn };
+    let is_observer = matches!(sickness, Deaf | Sickness::Unreached);
     // A deaf voter starts elections without end: the simulated quorum lacks the pre-vote that the product has.
-    let brokers = if sickness == Deaf || random.bool() { 4 } else { 3 };
+    let brokers = if is_observer || random.bool() { 4 } else { 3 };
     let lasts = match sickness {
         NoQuorum => NO_QUORUM_MS,
         Flapping => 2 * FAULT_MS.end,
         // The leader's last contact is a session ago before the fault ends.
-        CutOff | Deaf => 2 * random.i64(FAULT_MS),
+        CutOff | Deaf | Sickness::Unreached => 2 * random.i64(FAULT_MS),
         _ => random.i64(FAULT_MS),
     };
     let plan = ClusterPlan {
@@ -164,7 +195,7 @@ pub(super) fn plan(seed: u64) -> (ClusterPlan, Sick) {
         controlled_shutdown: false,
         configure_every_ms: 0,
     };
-    let victim = if sickness == Deaf { super::VOTERS } else { random.usize(0..brokers) };
+    let victim = if is_observer { super::VOTERS } else { random.usize(0..brokers) };
     let conditions = (0..brokers).map(|_| Condition::default()).collect();
     let liveness = Liveness::default();
     (plan, Sick { random, sickness, victim, is_on: false, conditions, liveness })
@@ -229,7 +260,7 @@ impl Cluster {
                     }
                 }
             }
-            Sickness::NoQuorum => {}
+            Sickness::NoQuorum | Sickness::Unreached => {}
         }
         self.trace.note(now, format_args!("{sickness:?} of {victim}"));
     }
@@ -295,18 +326,36 @@ impl Cluster {
         self.sick.as_ref().is_some_and(|sick| sick.is_on && sick.sickness == Sickness::NoQuorum)
     }
 
-    /// The broker that is cut off together with a client: writers with `acks=1` know no other.
+    /// Whether requests of other brokers do not reach a broker.
+    pub(super) fn is_unreached(&self, member: usize) -> bool {
+        let sick = self.sick.as_ref().filter(|it| it.sickness == Sickness::Unreached);
+        sick.is_some_and(|sick| sick.is_on && sick.victim == member)
+    }
+
+    /// The broker beside a client, for which a superseded leader is the only broker: writers with `acks=1` know no other.
     pub(super) fn cut_off_with(&self, client: ClientId) -> Option<usize> {
-        let sick = self.sick.as_ref().filter(|it| it.is_on && it.sickness == Sickness::CutOff)?;
+        let sick = self.sick.as_ref().filter(|it| it.is_on && it.sickness.supersedes())?;
         let is_beside = client < self.producers.len() && writer(client).1 == Acks::Leader;
         is_beside.then_some(sick.victim)
     }
 
-    /// A controller answered a broker.
-    pub(super) fn heard_controller(&mut self, member: usize) {
+    /// A controller answered the heartbeat of a broker.
+    pub(super) fn heard_controller(&mut self, member: usize, answer: &[u8]) {
         let now = self.now;
+        let answer = HeartbeatAnswer::decode(answer).expect("an answer has a state");
         if let Some(sick) = &mut self.sick {
-            sick.conditions[member].heard_at = now;
+            let condition = &mut sick.conditions[member];
+            condition.heard_at = now;
+            condition.contact.0.note_answer(moment(now), answer.metadata, condition.acted_upon);
+        }
+    }
+
+    /// A broker acted upon so many entries of the metadata.
+    pub(super) fn note_acted_upon(&mut self, member: usize, count: usize) {
+        if let Some(sick) = &mut self.sick {
+            let condition = &mut sick.conditions[member];
+            condition.acted_upon = count as u64;
+            condition.contact.0.note_metadata(condition.acted_upon);
         }
     }
 

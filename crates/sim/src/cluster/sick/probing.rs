@@ -216,9 +216,8 @@ impl Cluster {
             return false;
         };
         let condition = &sick.conditions[member];
-        let session = length(SESSION_MS);
-        let heard = moment(condition.heard_at);
-        if !doubt::are_in_doubt(moment(self.now), heard, session) {
+        let current_at = condition.contact.0.current_at();
+        if !doubt::are_in_doubt(moment(self.now), current_at, length(SESSION_MS)) {
             return false;
         }
         let (Some(state), Some(replica)) = (broker.known_state(at), broker.partition(at)) else {
