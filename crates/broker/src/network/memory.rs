@@ -547,12 +547,35 @@ impl Drop for Charge {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
 
     const MIB: usize = 1 << 20;
 
     fn frames() -> Arc<Gate> {
         RequestMemory::new(128 * MIB, 100 * MIB).frames
+    }
+
+    /// The output of a future that is ready.
+    fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
+        let mut context = Context::from_waker(Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_request_waits_for_a_place_while_256_others_wait_for_decisions() {
+        let memory = RequestMemory::new(128 * MIB, 100 * MIB);
+        let place = || Box::pin(memory.decision_place());
+        let mut places: Vec<_> = (0..256).map(|_| poll_once(&mut place()).unwrap()).collect();
+        let mut next = place();
+        assert!(poll_once(&mut next).is_none());
+        places.pop();
+        assert!(poll_once(&mut next).is_some());
     }
 
     #[test]
