@@ -93,7 +93,7 @@ fn describe(
     let partitions = topic.partitions().skip(skip).take(limit).map(|(index, partition)| {
         let serves = |id: BrokerId| image.is_active(id) && !image.is_offline(id, topic.id, index);
         let offline = partition.replicas.iter().filter(|broker| !serves(**broker));
-        let leader = match is_dead(call, image, partition.leader) {
+        let leader = match is_dead(&call.server, image, partition.leader) {
             true => BrokerId::NONE,
             false => partition.leader,
         };

@@ -22,6 +22,7 @@ use wire::metadata::{
 
 use super::{Call, authorized};
 use crate::internal_topics;
+use crate::server::Server;
 
 /// Bytes of a partition in an encoded answer, with seven replicas.
 const PARTITION_BYTES: usize = 96;
@@ -83,9 +84,9 @@ fn wanted_topics(call: &Call, request: MetadataRequest) -> Option<Vec<MetadataRe
 }
 
 /// How long an answer waits for another leader of a partition whose leader's process has ended, or may have.
-const SETTLE_MAX: Duration = Duration::from_millis(300);
+pub(super) const SETTLE_MAX: Duration = Duration::from_millis(300);
 /// How often it is looked whether a connection that was lost is there again, which no step of the metadata tells.
-const LOST_LOOK: Duration = Duration::from_millis(10);
+pub(super) const LOST_LOOK: Duration = Duration::from_millis(10);
 
 /// The image; if it says that a partition of these topics is led by a broker that is known to be dead, or whose connection
 /// with this one was lost a moment ago, the next one that does not, for a while. A client that is told of the dead leader again
@@ -123,13 +124,8 @@ fn names_the_dead(
     image: &ClusterImage,
     wanted: Option<&[MetadataRequestTopic]>,
 ) -> bool {
-    let links = call.server.links.as_deref();
-    let is_lost = |id, process| links.is_some_and(|links| links.is_lost(id, process));
-    let dead: Vec<BrokerId> = image
-        .brokers()
-        .filter(|broker| is_dead(call, image, broker.id) || is_lost(broker.id, broker.incarnation))
-        .map(|broker| broker.id)
-        .collect();
+    let may_be_dead = |id: &BrokerId| may_be_dead(&call.server, image, *id);
+    let dead: Vec<BrokerId> = image.brokers().map(|broker| broker.id).filter(may_be_dead).collect();
     let is_led_so =
         |topic: &TopicImage| topic.partitions().any(|(_, state)| dead.contains(&state.leader));
     match wanted {
@@ -144,9 +140,17 @@ fn names_the_dead(
 /// Whether a broker among others leads nothing any more, whatever the image says: its process is known to have ended, or it is
 /// fenced and the partitions that it led follow in the next step. Such a leader is not among the brokers of the answer,
 /// and a client that looks it up there fails.
-pub(super) fn is_dead(call: &Call, image: &ClusterImage, broker: BrokerId) -> bool {
-    let Some(links) = &call.server.links else { return false };
+pub(super) fn is_dead(server: &Server, image: &ClusterImage, broker: BrokerId) -> bool {
+    let Some(links) = &server.links else { return false };
     broker.0 >= 0 && (!image.is_active(broker) || links.watching().is_suspected(image, broker))
+}
+
+/// As [`is_dead`], or the connection of this broker with the process was lost a moment ago.
+pub(super) fn may_be_dead(server: &Server, image: &ClusterImage, broker: BrokerId) -> bool {
+    let Some(links) = &server.links else { return false };
+    let is_lost =
+        || image.broker(broker).is_some_and(|known| links.is_lost(broker, known.incarnation));
+    is_dead(server, image, broker) || is_lost()
 }
 
 fn by_name(topic: &MetadataRequestTopic) -> Option<&str> {
@@ -230,7 +234,7 @@ fn describe_partition(
     let ids = |brokers: &[model::BrokerId]| brokers.iter().map(|broker| broker.0).collect();
     let serves = |id: BrokerId| image.is_active(id) && !image.is_offline(id, topic, index);
     let offline = partition.replicas.iter().filter(|broker| !serves(**broker));
-    let leader = match is_dead(call, image, partition.leader) {
+    let leader = match is_dead(&call.server, image, partition.leader) {
         true => BrokerId::NONE,
         false => partition.leader,
     };

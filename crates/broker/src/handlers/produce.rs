@@ -16,15 +16,18 @@
 //! - A request for which no file can be opened waits until one was closed: for its time-out, at least one
 //!   second and at most thirty. So does a request whose log directory hangs in a write; where the broker has another
 //!   directory, the request gets KAFKA_STORAGE_ERROR as soon as the write has hung for two seconds.
+//! - A batch for a partition that this broker may lead in a moment, because its leader has ended, waits up to 300 ms for the metadata.
+//!   Kafka answers NOT_LEADER_OR_FOLLOWER.
 //! - Transactional requests are refused with UNSUPPORTED_VERSION.
 //! - Internal topics are refused with INVALID_TOPIC_EXCEPTION, whatever the client calls itself. Kafka
 //!   lets clients in whose id is `__admin_client`: an id that any client may choose.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, Uuid};
+use model::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, Uuid};
 use partition::{
     Acks, Append, AppendAdmission, Appended, Effort, Fate, Partition, PartitionError, Refusal,
     Status, WaiterKey,
@@ -44,6 +47,7 @@ use crate::topics::{Topic, Topics};
 
 use super::Dispatched;
 use super::current_leader::{Asker, Leaders, Named};
+use super::metadata::{LOST_LOOK, SETTLE_MAX, may_be_dead};
 
 /// Versions below it cannot carry zstd.
 const ZSTD_FROM_VERSION: i16 = 7;
@@ -122,8 +126,8 @@ const PUT_OFF_MOST: Duration = Duration::from_secs(30);
 /// How often a request that was put off is tried again if no file was closed meanwhile.
 pub(super) const PUT_OFF_LOOK: Duration = Duration::from_millis(250);
 
-/// A request that was begun. Where no file can be opened for its next partition it is put off; what it
-/// has appended stays appended, and is not answered before the rest is.
+/// A request that was begun. Where no file can be opened for its next partition, or this broker may lead it in a moment, the request
+/// is put off; what it has appended stays appended, and is not answered before the rest is.
 pub struct PutOff {
     produce: ProduceInProgress,
     /// As the request said; `None` if that means nothing.
@@ -134,6 +138,10 @@ pub struct PutOff {
     left: SmallVec<[Item; 1]>,
     /// When it waits no longer.
     until: Instant,
+    /// When it waits no longer for a leadership of this broker.
+    leadership_until: Instant,
+    /// Whether it waits for a leadership of this broker.
+    awaits_leadership: bool,
 }
 
 /// What was found in the frame for one partition.
@@ -176,12 +184,14 @@ pub fn begin(
         refused: refused.or(acks.is_none().then_some(ErrorCode::InvalidRequiredAcks)),
         left: items,
         until: now + timeout.clamp(PUT_OFF_LEAST, PUT_OFF_MOST),
+        leadership_until: now + SETTLE_MAX,
+        awaits_leadership: false,
     };
     begun.go_on(server, frame, now)
 }
 
 impl PutOff {
-    /// Appends what is left, one partition after the other, until no file can be opened. `frame` is
+    /// Appends the rest, one partition after the other, until no file can be opened or a leadership is awaited. `frame` is
     /// the same each time.
     pub fn go_on(
         mut self,
@@ -196,6 +206,8 @@ impl PutOff {
             now: server.now(),
             refused: self.refused,
             may_wait: now < self.until,
+            may_await_leadership: now < self.leadership_until,
+            awaits_leadership: Cell::new(false),
         };
         let answers = &mut self.produce.answers;
         let mut left = std::mem::take(&mut self.left).into_iter();
@@ -210,23 +222,31 @@ impl PutOff {
         let Some(next) = next else { return finish(self.produce, self.acks) };
         self.produce.ask();
         self.left = std::iter::once(next).chain(left).collect();
+        self.awaits_leadership = call.awaits_leadership.get();
         Ok(Dispatched::PutOff(Box::new(self)))
     }
 
     /// When to try again if no file is closed before.
     pub fn look_again(&self, now: Instant) -> Instant {
+        if self.awaits_leadership && now < self.leadership_until {
+            return (now + LOST_LOOK).min(self.leadership_until);
+        }
         let next = now + PUT_OFF_LOOK;
         // Once it waits no longer, it still may wait for the peer to read.
         if now < self.until { next.min(self.until) } else { next }
     }
 
-    /// Refuses what is left: the broker stops.
+    /// Refuses the rest: the broker stops.
     pub fn give_up(mut self) -> Dispatched {
+        let error = match self.awaits_leadership {
+            true => ErrorCode::NotLeaderOrFollower,
+            false => ErrorCode::KafkaStorageError,
+        };
         self.produce.answers.extend(self.left.into_iter().map(|item| Answer {
             topic: item.topic,
             first_of_topic: item.first_of_topic,
             partition: item.partition,
-            outcome: ErrorCode::KafkaStorageError.into(),
+            outcome: error.into(),
         }));
         finish(self.produce, self.acks).unwrap_or(Dispatched::NoAnswer)
     }
@@ -270,6 +290,10 @@ struct Call<'a> {
     refused: Option<ErrorCode>,
     /// Whether it may wait for files to be closed.
     may_wait: bool,
+    /// Whether it may wait for a leadership of this broker.
+    may_await_leadership: bool,
+    /// Whether it waits for a leadership of this broker.
+    awaits_leadership: Cell<bool>,
 }
 
 impl Call<'_> {
@@ -283,7 +307,7 @@ impl Call<'_> {
         self.serve(item, frame)
     }
 
-    /// `Err`: no file could be opened for it, and it may wait.
+    /// `Err`: no file could be opened for it, or this broker may lead it in a moment, and it may wait.
     fn serve(&self, item: Item, frame: &mut [u8]) -> Result<Answer, Item> {
         let outcome = match (&item.topic, item.records.clone()) {
             _ if self.refused.is_some() => self.refused.expect("just seen").into(),
@@ -306,7 +330,7 @@ impl Call<'_> {
         Ok(Answer { topic, first_of_topic, partition, outcome })
     }
 
-    /// `None`: no file could be opened for it, and it may wait.
+    /// `None`: it may wait, as [`Call::serve`] says.
     fn append(&self, topic: &Topic, index: PartitionIndex, records: &mut [u8]) -> Option<Outcome> {
         let outcome = self.append_now(topic, index, records)?;
         topic.counters.produce_requests.add(1);
@@ -340,6 +364,12 @@ impl Call<'_> {
         let result = reserve::at_once(|| self.check_and_append(partition, records, how));
         Some(match result {
             Err(error) if self.may_wait && may_be_put_off(partition, &error) => return None,
+            Err(PartitionError::NotLeader)
+                if self.may_await_leadership && may_lead_soon(self.server, topic.id, index) =>
+            {
+                self.awaits_leadership.set(true);
+                return None;
+            }
             Ok(appended) => {
                 let count = appended.needed.0 - appended.base_offset.0;
                 topic.counters.records_in.add(count as u64);
@@ -406,6 +436,17 @@ fn may_be_put_off(partition: &Partition, error: &PartitionError) -> bool {
         PartitionError::DirectoryHangs => partition.admission() != AppendAdmission::Refused,
         error => error.lacks_resources(),
     }
+}
+
+/// Whether this broker may lead a partition in a moment: the metadata that it has and did not act upon yet makes it the leader, or
+/// the leader's process has ended, or may have. Clients hear of a leader from brokers that are a few milliseconds ahead. A client
+/// that is refused then waits before it requests metadata again, franz-go for five seconds.
+fn may_lead_soon(server: &Server, topic: TopicId, index: PartitionIndex) -> bool {
+    let image = server.image();
+    let state = image.topic_by_id(topic).and_then(|topic| topic.partition(index));
+    state.is_some_and(|state| {
+        state.leader == server.node_id || may_be_dead(server, &image, state.leader)
+    })
 }
 
 /// Coordinators believe what stands in their topics, so no client may write there.
@@ -598,7 +639,16 @@ mod tests {
         };
         let until = began + 3 * PUT_OFF_LOOK;
         let left = SmallVec::new();
-        let put_off = PutOff { produce, acks: Some(Acks::All), refused: None, left, until };
+        let leadership_until = began + PUT_OFF_LOOK / 5;
+        let mut put_off = PutOff {
+            produce,
+            acks: Some(Acks::All),
+            refused: None,
+            left,
+            until,
+            leadership_until,
+            awaits_leadership: false,
+        };
         let after = |now: Instant| put_off.look_again(now) - now;
         assert_eq!(after(began), PUT_OFF_LOOK);
         assert_eq!(after(until - PUT_OFF_LOOK / 2), PUT_OFF_LOOK / 2, "its time is up then");
@@ -606,5 +656,10 @@ mod tests {
         for late in [Duration::ZERO, PUT_OFF_LOOK, PUT_OFF_MOST] {
             assert_eq!(after(until + late), PUT_OFF_LOOK);
         }
+        put_off.awaits_leadership = true;
+        let after = |now: Instant| put_off.look_again(now) - now;
+        assert_eq!(after(began), LOST_LOOK);
+        assert_eq!(after(leadership_until - LOST_LOOK / 2), LOST_LOOK / 2);
+        assert_eq!(after(leadership_until), PUT_OFF_LOOK, "while the peer does not read");
     }
 }

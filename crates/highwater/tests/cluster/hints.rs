@@ -212,6 +212,43 @@ fn who_hears_of_a_kill_and_asks_at_once_is_not_sent_back_to_the_dead() {
     drop(up);
 }
 
+/// Another broker may name a leader some milliseconds before that leader acts upon the metadata.
+#[test]
+fn a_batch_for_a_leader_that_was_killed_waits_at_its_successor() {
+    let (_place, folder) = place();
+    let up = Up::of(&folder, 3, &[]);
+    let deciding = controller(&up.bootstrap);
+    let (successor, third) = (deciding % 3 + 1, (deciding + 1) % 3 + 1);
+    let address = |id: i32| up.brokers[id as usize - 1].address.clone();
+    block_on(async {
+        // Its successor is elected by a controller that is elected first.
+        let leader = open(&address(deciding)).await;
+        create(&leader, "moved", &[deciding, successor, third]).await;
+        first_record(&leader).await;
+        let in_sync =
+            |(leader, _, isr): &(i32, i32, Vec<i32>)| *leader == deciding && isr.len() == 3;
+        until_led(&address(successor), "moved", in_sync).await;
+        let at = open(&address(successor)).await;
+        let connect = |_| std::net::TcpStream::connect(address(deciding)).unwrap();
+        let mut connections: Vec<_> = (0..500).map(connect).collect();
+        up.brokers[deciding as usize - 1].signal(Signal::KILL);
+        // As above.
+        for connection in [499, 0] {
+            let read = connections[connection].read(&mut [0]);
+            assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+        }
+        let began = Instant::now();
+        let answer = at.call_version(&record(), PRODUCE.1).await.unwrap();
+        let waited = began.elapsed();
+        let (code, _) = of_produce(&answer);
+        assert!(code == ErrorCode::None || waited >= WAITED, "{code} after {waited:?}");
+        until_led(&address(successor), "moved", |(leader, ..)| *leader == successor).await;
+        let answer = at.call_version(&record(), PRODUCE.1).await.unwrap();
+        assert_eq!(of_produce(&answer), (ErrorCode::None, None));
+    });
+    drop(up);
+}
+
 #[test]
 fn who_waits_at_a_leader_that_hands_over_is_told_where_to_go() {
     let (_place, folder) = place();
