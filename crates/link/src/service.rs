@@ -20,6 +20,8 @@ pub const DESCRIPTION: u16 = 4;
 pub const LOG_ENDS: u16 = 6;
 /// Probes of the active controller: whether a broker runs, and the state of its log directories.
 pub const PROBE: u16 = 8;
+/// Requests of the active controller for the partitions that a broker with a sick log directory takes back.
+pub const RETURNS: u16 = 9;
 
 /// An answer that is being made.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Declined>> + Send + 'a>>;

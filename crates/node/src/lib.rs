@@ -6,7 +6,7 @@
 //!
 //! Read [`fetcher`] (the follower's side of replication) with its bytes ([`fetching`]; the leader's side is [`answering`]),
 //! [`roles`] (what the image means for a replica), then [`heartbeats`] (what brokers tell the controller), [`sessions`] (whom
-//! the active controller fences), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
+//! the active controller fences), [`returns`] (leaderships that go back to a broker with a sick disk), [`probes`] and [`suspicion`] (silent brokers that lose their leaderships before they are fenced),
 //! [`elections`] (leaders by log ends, with their bytes in [`log_ends`]), [`marks`] (log directories that were put
 //! back from copies), [`deleted_topics`] (replicas that leave the disk) and [`standstill`] (brokers that request their own fencing).
 
@@ -25,6 +25,7 @@ pub mod mutants;
 pub mod pauses;
 pub mod probe_book;
 pub mod probes;
+pub mod returns;
 pub mod roles;
 pub mod sessions;
 pub mod standstill;

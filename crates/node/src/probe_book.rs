@@ -4,7 +4,7 @@
 //! A disk that does nothing looks healthy. It counts as healthy beside a hung disk only if a write or sync ended there after
 //! the hang began: then the two do not share a device. While a disk hangs, probes demand such a proof of idle disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metadata::ClusterImage;
@@ -13,6 +13,7 @@ use metadata::image::TopicImage;
 use model::{BrokerEpoch, BrokerId, Moment, PartitionIndex, TopicId};
 
 use crate::disks::{DiskMoves, hangs, is_healthy, may_hang};
+use crate::elections::NamedPartition;
 use crate::mutants::{Mutant, is_planted};
 use crate::probes::ProbeReport;
 use crate::suspicion::{ProbeTimes, Suspicion, SuspicionDue};
@@ -180,19 +181,29 @@ impl ProbeBook {
         })
     }
 
-    /// Partitions whose preferred leaders take leaderships back; `None`: all.
+    /// Brokers that decline leaderships, ascending: a log directory is sick or on probation.
+    pub fn declining(&self, now: Moment, image: &ClusterImage) -> Vec<BrokerId> {
+        let ids = self.reports.keys().copied();
+        ids.filter(|id| self.declines(now, image, *id)).collect()
+    }
+
+    /// Partitions whose preferred leaders take leaderships back; `None`: all. `taken`: those that brokers on
+    /// [`ProbeBook::declining`] take back all the same, because the replica is in a healthy directory.
     pub fn preferred_by_health(
         &self,
         now: Moment,
         image: &ClusterImage,
+        taken: &BTreeSet<NamedPartition>,
     ) -> Option<Vec<(String, PartitionIndex)>> {
-        let declines = |id: BrokerId| self.declines(now, image, id);
-        if !self.reports.keys().any(|id| declines(*id)) {
+        let declining = self.declining(now, image);
+        if declining.is_empty() {
             return None;
         }
         let of_topic = |topic: &std::sync::Arc<TopicImage>| {
-            let back = topic.partitions().filter(|(_, state)| {
-                state.leader != state.preferred_leader() && !declines(state.preferred_leader())
+            let back = topic.partitions().filter(|(at, state)| {
+                let preferred = state.preferred_leader();
+                let takes = !declining.contains(&preferred) || taken.contains(&(topic.id, *at));
+                state.leader != preferred && takes
             });
             back.map(|(at, _)| (topic.name.to_string(), at)).collect::<Vec<_>>()
         };
@@ -261,6 +272,27 @@ mod tests {
         image
     }
 
+    /// Number of leaderships that return, while no broker on probation takes one back.
+    fn back(book: &ProbeBook, now: Moment, image: &ClusterImage) -> Option<usize> {
+        book.preferred_by_health(now, image, &BTreeSet::new()).map(|back| back.len())
+    }
+
+    #[test]
+    fn a_leadership_in_a_healthy_directory_returns_while_another_directory_is_on_probation() {
+        let times = ProbeTimes::with_after(Duration::from_millis(1_500));
+        let mut book = ProbeBook::begin(ME, times, None, at(0));
+        let image = image();
+        let report = ProbeReport { declines_leaderships: true, ..ProbeReport::default() };
+        book.answered(at(0), at(0), TWO, report);
+        book.poll(at(0), &image);
+        assert_eq!(book.declining(at(100), &image), [TWO]);
+        let partition = (Uuid::from_random([1; 16]), PartitionIndex(0));
+        for (taken, returned) in [(partition, 1), ((partition.0, PartitionIndex(1)), 0)] {
+            let back = book.preferred_by_health(at(100), &image, &BTreeSet::from([taken]));
+            assert_eq!(back.map(|back| back.len()), Some(returned));
+        }
+    }
+
     #[test]
     fn a_broker_on_probation_that_answers_late_takes_no_leadership_back() {
         let times = ProbeTimes::with_after(Duration::from_millis(1_500));
@@ -270,15 +302,14 @@ mod tests {
         book.answered(at(0), at(0), TWO, report);
         book.poll(at(0), &image);
         for ms in [100, 600, 60_000] {
-            let back = book.preferred_by_health(at(ms), &image);
-            assert_eq!(back, Some(Vec::new()), "after {ms} ms");
+            assert_eq!(back(&book, at(ms), &image), Some(0), "after {ms} ms");
         }
         register(&mut image, TWO, 3);
-        assert_eq!(book.preferred_by_health(at(60_100), &image), None, "another process");
+        assert_eq!(back(&book, at(60_100), &image), None, "another process");
         book.answered(at(60_200), at(60_200), TWO, report);
         book.poll(at(60_200), &image);
-        assert_eq!(book.preferred_by_health(at(70_000), &image), Some(Vec::new()));
+        assert_eq!(back(&book, at(70_000), &image), Some(0));
         book.answered(at(70_100), at(70_100), TWO, ProbeReport::default());
-        assert_eq!(book.preferred_by_health(at(70_100), &image), None, "the end of the probation");
+        assert_eq!(back(&book, at(70_100), &image), None, "the end of the probation");
     }
 }

@@ -27,6 +27,7 @@ use super::electing::{LogEndsService, LogEndsSource};
 use super::heartbeats::HeartbeatService;
 use super::marks::ReportedMarks;
 use super::probing::{ProbeService, Probes};
+use super::returns::ReturnsService;
 use super::sick_disks::SickDisks;
 use super::unclean::{EndsReader, LongestReplica, LongestReplicas};
 use super::watching::Watching;
@@ -127,6 +128,7 @@ impl ClusterLinks {
                 }),
             )
             .with(service::PROBE, Arc::new(ProbeService { disks: Arc::clone(disks) }))
+            .with(service::RETURNS, Arc::new(ReturnsService { disks: Arc::clone(disks) }))
             .with(service::LOG_ENDS, Arc::new(LogEndsService { source: Arc::clone(&log_ends) }));
         let fetchers: FetcherSink = Arc::default();
         let observer: Arc<dyn Observer> = Arc::new(Watcher::new(&watching, generation, &quorum));

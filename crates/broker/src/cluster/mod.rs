@@ -18,6 +18,7 @@
 //! departed    which brokers were fenced a moment ago, and are named once more
 //! describing  the metadata quorum, for whoever asks any broker
 //! failed_disks  which replicas are gone with a log directory
+//! returns     on the active controller: leaderships that go back to preferred replicas
 //! returning   what the log directories of a broker that starts are worth
 //! losses      which replicas this broker cannot answer for
 //! telling     telling the controller of them
@@ -49,6 +50,7 @@ mod members;
 mod probing;
 mod refused;
 mod returning;
+mod returns;
 mod sick_disks;
 mod succession;
 mod superseded;

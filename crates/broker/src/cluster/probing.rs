@@ -59,6 +59,11 @@ impl Probes {
         read(book)
     }
 
+    /// Log directories of this node, if `broker` is this node.
+    pub(super) fn own_disks(&self, broker: BrokerId) -> Option<&SickDisks> {
+        self.disks.as_deref().filter(|_| broker == self.me)
+    }
+
     /// Suspected brokers, ascending.
     pub(crate) fn suspects(&self, image: &ClusterImage) -> Vec<BrokerId> {
         let book = self.book.lock();

@@ -3,6 +3,7 @@
 //! The rule is `node::disks`. A broker with a sick directory requests relief of the replicas there, and reports the ages of
 //! its operations in answers to the controller's probes. Nothing here waits for a device or for the lock of a partition.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::Moment;
 use node::disks::{DirectoryCondition, DirectoryHealth, ReliefRound, reported_hang_ms};
+use node::elections::NamedPartition;
 use node::pauses::PauseClock;
 use node::probes::ProbeReport;
 use parking_lot::Mutex;
@@ -88,6 +90,16 @@ impl SickDisks {
     /// Condition of the directory of this number, as last observed.
     pub fn condition(&self, directory: usize) -> DirectoryCondition {
         self.courses.lock()[directory].condition.unwrap_or(DirectoryCondition::Healthy)
+    }
+
+    /// For each partition, whether this broker takes its leadership back: the replica is open in a directory that is neither sick
+    /// nor on probation.
+    pub(super) fn takes_back(&self, partitions: &[NamedPartition]) -> Vec<bool> {
+        let is_healthy = |at: &usize| self.condition(*at) == DirectoryCondition::Healthy;
+        let healthy: Vec<usize> = (0..self.ages.len()).filter(is_healthy).collect();
+        let there: BTreeSet<NamedPartition> =
+            self.logs.partitions_in(&healthy).into_iter().collect();
+        partitions.iter().map(|partition| there.contains(partition)).collect()
     }
 
     /// Report to the active controller.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::link::{DialFailure, Direction, Event};
-use metadata::decide::{AlterPartition2, BrokerRef, ElectLeaders, ElectionKind};
+use metadata::decide::{AlterPartition2, BrokerRef};
 use metadata::{ClusterImage, ImageUpdate, Request, Response};
 use model::{BrokerId, Moment, PartitionIndex, TopicId, Uuid};
 use node::Sessions;
@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 use super::links::ClusterLinks;
 use super::members::Members;
 use super::probing::Probes;
+use super::returns::elect_preferred;
 use crate::counters::{Counter, Fencing};
 
 /// How long each voter waits for those before it when the controller has ended.
@@ -448,7 +449,9 @@ pub(crate) async fn run(
                 look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
             }
             members.settle(&quorum, &links, &image);
-            rebalance.when_due(&quorum, &watching).await;
+            if rebalance.take_due() {
+                tokio::spawn(elect_preferred(Arc::clone(&quorum), Arc::clone(&links)));
+            }
             look_at = look_at.into_iter().chain(rebalance.due).min();
         }
         tokio::select! {
@@ -519,24 +522,14 @@ impl Rebalance {
         self.due.is_some_and(|due| due <= now)
     }
 
-    async fn when_due(&mut self, quorum: &Quorum, watching: &Watching) {
+    /// Whether an election is due. The next one is due after the whole interval.
+    fn take_due(&mut self) -> bool {
         let now = Instant::now();
-        if !self.is_due(now) {
-            return;
+        let is_due = self.is_due(now);
+        if is_due {
+            self.due = self.every.map(|every| now + every);
         }
-        self.due = self.every.map(|every| now + every);
-        let (image, now) = (quorum.image(), watching.now());
-        let partitions =
-            watching.probes.with_book(now, |book| book.preferred_by_health(now, &image));
-        let elect = ElectLeaders { kind: ElectionKind::Preferred, partitions };
-        if let Ok(Response::ElectLeaders(elected)) =
-            quorum.propose(Request::ElectLeaders(elect)).await
-        {
-            let moved = elected.iter().filter(|(_, _, answer)| answer.is_ok()).count();
-            if moved > 0 {
-                info!(partitions = moved, "leaderships went back to preferred replicas");
-            }
-        }
+        is_due
     }
 }
 

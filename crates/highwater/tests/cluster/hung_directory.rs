@@ -58,6 +58,38 @@ fn assert_kept(bootstrap: &str, end: usize, producers: Vec<(u32, Child)>) {
     assert!(missing.is_subset(&given_up), "missing: {missing:?}, given up: {given_up:?}");
 }
 
+/// Three brokers with `kept`. The second one has a second log directory in a volume.
+struct TwoDirectories {
+    up: Up,
+    second: Broker,
+    /// The process of the second broker.
+    started: Started,
+    /// Partitions in the second directory, and in the first one.
+    hung: BTreeSet<usize>,
+    healthy: BTreeSet<usize>,
+}
+
+impl TwoDirectories {
+    fn start(folder: &Path, volume: &FreezableVolume, keys: &[&str]) -> TwoDirectories {
+        let sets: Vec<&str> = keys.iter().flat_map(|set| ["--set", set]).collect();
+        let mut up = Up::of(folder, 3, &sets);
+        let second = up.brokers[1].clone();
+        second.signal(Signal::TERM);
+        up.says("broker 2");
+        let hung_folder = volume.path().join("second directory");
+        add_directory(&second.folder, &hung_folder);
+        let started = Started::of(&second.folder, folder.with_file_name("reports"));
+        wait_until("the second broker is back", || {
+            let listed = try_run(&second.address, "cluster info");
+            listed.status.success() && String::from_utf8_lossy(&listed.stdout).lines().count() == 4
+        });
+        up.run(&format!("topic create kept -p {PARTITIONS} -r 3"));
+        wait_for_all_in_sync(&up.bootstrap, "kept");
+        let (hung, healthy) = (kept_in(hung_folder.to_str().unwrap()), kept_in(&second.folder));
+        TwoDirectories { up, second, started, hung, healthy }
+    }
+}
+
 fn until_reported(log: &dyn Fn() -> String, words: &str) {
     wait_until(words, || log().contains(words));
 }
@@ -76,21 +108,9 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
         "highwater.suspect.after.ms=0",
         "highwater.mark.interval.ms=200",
     ];
-    let mut up = Up::of(&folder, 3, &patient.map(|set| ["--set", set]).concat());
-    let second = up.brokers[1].clone();
-    second.signal(Signal::TERM);
-    up.says("broker 2");
-    let hung_folder = volume.path().join("second directory");
-    add_directory(&second.folder, &hung_folder);
-    let started = Started::of(&second.folder, place.path().join("reports"));
-    wait_until("the second broker is back", || {
-        let listed = try_run(&second.address, "cluster info");
-        listed.status.success() && String::from_utf8_lossy(&listed.stdout).lines().count() == 4
-    });
-    up.run(&format!("topic create kept -p {PARTITIONS} -r 3"));
-    wait_for_all_in_sync(&up.bootstrap, "kept");
+    let TwoDirectories { up, second, started, hung, healthy } =
+        TwoDirectories::start(&folder, &volume, &patient);
     let mut next = produce_in(&up.bootstrap, 0..PARTITIONS, 0);
-    let (hung, healthy) = (kept_in(hung_folder.to_str().unwrap()), kept_in(&second.folder));
     let led = |partitions: &BTreeSet<usize>| {
         let rows = described(&up.bootstrap, "kept").unwrap();
         partitions.iter().filter(|partition| rows[**partition].0 == 2).count()
@@ -126,6 +146,45 @@ fn a_hung_directory_of_one_broker_stops_no_partition_of_a_cluster() {
     drop(frozen);
     wait_for_in_sync(&up.bootstrap, "kept", 3);
     assert_kept(&second.address, next, producers);
+    drop(started);
+    up.stop();
+}
+
+#[test]
+fn leaderships_in_a_healthy_directory_return_while_another_one_is_on_probation() {
+    let (place, folder) = place();
+    let Some(volume) = FreezableVolume::mount(place.path()) else {
+        eprintln!("skipped: this user may not mount and freeze a file system");
+        return;
+    };
+    let keys = ["leader.imbalance.check.interval.seconds=1"];
+    let TwoDirectories { up, started, hung, healthy, .. } =
+        TwoDirectories::start(&folder, &volume, &keys);
+    // The first broker is asked: the second one is paused below.
+    let asked = &up.brokers[0].address;
+    let led = |partitions: &BTreeSet<usize>| {
+        let rows = described(asked, "kept").unwrap();
+        partitions.iter().copied().filter(|at| rows[*at].0 == 2).collect::<BTreeSet<usize>>()
+    };
+    wait_until("it leads in both directories", || {
+        !led(&hung).is_empty() && !led(&healthy).is_empty()
+    });
+    let preferred = led(&healthy);
+    let frozen = volume.freeze().unwrap();
+    let producers = begin_in(&up.bootstrap, &hung, 0);
+    wait_until("others lead in the hung directory", || led(&hung).is_empty());
+    drop(frozen);
+    let on_probation = Instant::now();
+    started.signal(Signal::STOP);
+    wait_until("others lead in both", || led(&healthy).is_empty());
+    started.signal(Signal::CONT);
+    wait_for_in_sync(asked, "kept", 3);
+    wait_until("leaderships return", || led(&healthy) == preferred);
+    // It takes the others back after five minutes.
+    if on_probation.elapsed() < Duration::from_secs(240) {
+        assert_eq!(led(&hung), BTreeSet::new());
+    }
+    assert_kept(asked, producers.len(), producers);
     drop(started);
     up.stop();
 }

@@ -85,9 +85,13 @@ impl Started {
         self.process.wait().unwrap();
     }
 
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
     /// Stops the broker as systems do; its exit code.
     pub(super) fn terminate(&mut self) -> Option<i32> {
-        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         self.process.wait().unwrap().code()
     }
 

@@ -1,5 +1,7 @@
 //! Probes of the active controller, and requests for relief, by the product's machines.
 
+use std::collections::BTreeSet;
+
 use metadata::decide::{BrokerRef, RelieveReplicas};
 use metadata::{Request, Response};
 use model::{BrokerId, Moment, Timestamp};
@@ -43,7 +45,7 @@ impl Controller {
         book.note_own(moment(now), own);
         let due = book.poll(moment(now), &self.image);
         let healthy = book.answering(moment(now), &self.image);
-        let preferred = book.preferred_by_health(moment(now), &self.image);
+        let preferred = book.preferred_by_health(moment(now), &self.image, &BTreeSet::new());
         let has_suspects = book.has_suspects();
         let relieve = |broker: BrokerRef| {
             let healthy = healthy.clone();
