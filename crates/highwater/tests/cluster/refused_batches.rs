@@ -19,14 +19,19 @@ const PRODUCE: i16 = 9;
 /// Less than the time for which a broker keeps a refused sequence.
 const ROUND_MAX: Duration = Duration::from_secs(4);
 
+/// Time-out of an ordinary batch, in milliseconds.
+const ORDINARY_MS: i32 = 60_000;
+/// Time-out of a batch that may be appended just before `min.insync.replicas` rises: it is committed when that falls again.
+const UNDECIDED_MS: i32 = 1_000;
+
 /// Sends a batch of one record with `acks=all`.
-async fn send(at: &Connection, batch: BatchBuilder) -> ErrorCode {
+async fn send(at: &Connection, batch: BatchBuilder, timeout_ms: i32) -> ErrorCode {
     let mut batch = batch;
     batch.add(Timestamp(1), None, Some(b"value"));
     let records = Some(batch.finish().into());
     let request = ProduceRequest {
         acks: -1,
-        timeout_ms: 60_000,
+        timeout_ms,
         topic_data: vec![TopicProduceData {
             name: "few".to_owned(),
             partition_data: vec![PartitionProduceData { index: 0, records }],
@@ -42,7 +47,7 @@ async fn send(at: &Connection, batch: BatchBuilder) -> ErrorCode {
 async fn require(up: &Up, at: &Connection, in_sync: usize, answer: ErrorCode) {
     up.run(&format!("config set --topic few min.insync.replicas={in_sync}"));
     let deadline = Instant::now() + LIMIT;
-    while send(at, BatchBuilder::new()).await != answer {
+    while send(at, BatchBuilder::new(), UNDECIDED_MS).await != answer {
         assert!(Instant::now() < deadline, "min.insync.replicas={in_sync} does not take effect");
     }
 }
@@ -68,20 +73,24 @@ fn a_batch_behind_a_refused_one_is_refused_with_the_same_error() {
                 BatchBuilder::new().producer(id, ProducerEpoch(0), Sequence(sequence))
             };
             require(&up, &at, 1, ErrorCode::None).await;
-            assert_eq!(send(&at, batch(0)).await, ErrorCode::None);
+            assert_eq!(send(&at, batch(0), ORDINARY_MS).await, ErrorCode::None);
             require(&up, &at, 2, ErrorCode::NotEnoughReplicas).await;
             let began = Instant::now();
-            assert_eq!(send(&at, batch(1)).await, ErrorCode::NotEnoughReplicas);
+            assert_eq!(send(&at, batch(1), ORDINARY_MS).await, ErrorCode::NotEnoughReplicas);
             require(&up, &at, 1, ErrorCode::None).await;
-            let behind = send(&at, batch(2)).await;
+            let behind = send(&at, batch(2), ORDINARY_MS).await;
             if began.elapsed() > ROUND_MAX {
                 assert!(Instant::now() < deadline, "no round in {ROUND_MAX:?}");
                 continue;
             }
             assert_eq!(behind, ErrorCode::NotEnoughReplicas);
-            assert_eq!(send(&at, batch(1)).await, ErrorCode::None);
-            assert_eq!(send(&at, batch(2)).await, ErrorCode::None);
-            assert_eq!(send(&at, batch(4)).await, ErrorCode::OutOfOrderSequenceNumber, "a gap");
+            assert_eq!(send(&at, batch(1), ORDINARY_MS).await, ErrorCode::None);
+            assert_eq!(send(&at, batch(2), ORDINARY_MS).await, ErrorCode::None);
+            assert_eq!(
+                send(&at, batch(4), ORDINARY_MS).await,
+                ErrorCode::OutOfOrderSequenceNumber,
+                "a gap"
+            );
             return;
         }
     });
