@@ -175,9 +175,9 @@ fn leaderships_in_a_healthy_directory_return_while_another_one_is_on_probation()
     wait_until("others lead in the hung directory", || led(&hung).is_empty());
     drop(frozen);
     let on_probation = Instant::now();
-    started.signal(Signal::STOP);
+    started.pause();
     wait_until("others lead in both", || led(&healthy).is_empty());
-    started.signal(Signal::CONT);
+    started.resume();
     wait_for_in_sync(asked, "kept", 3);
     wait_until("leaderships return", || led(&healthy) == preferred);
     // It takes the others back after five minutes.

@@ -89,6 +89,14 @@ impl Started {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
+    pub(super) fn pause(&self) {
+        pause_processes(&[self.process.id()]).unwrap();
+    }
+
+    pub(super) fn resume(&self) {
+        resume_process(self.process.id()).unwrap();
+    }
+
     /// Stops the broker as systems do; its exit code.
     pub(super) fn terminate(&mut self) -> Option<i32> {
         self.signal(Signal::TERM);
