@@ -5,7 +5,8 @@
 //! before the damage is done. A supervisor starts a process that ended again. What runs for one client
 //! is not vital: its panic costs that connection.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 
 use tracing::error;
 
@@ -30,10 +31,15 @@ pub fn thread<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work`, as a task of its own.
+/// Runs `work`, as a task of its own. A task that is dropped has not panicked, although its thread may: a runtime ends with the
+/// thread that owns it.
 pub async fn task<T>(name: &'static str, work: impl Future<Output = T>) -> T {
-    let _guard = Vital(name);
-    work.await
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let _guard = Vital(name);
+        work.as_mut().poll(context)
+    })
+    .await
 }
 
 /// Runs `work` on a thread that may wait for a disk, or for a lock that is held while one is waited for: the threads of runtimes
@@ -88,5 +94,21 @@ mod tests {
         };
         let _: Result<(), _> =
             runtime.block_on(async { tokio::spawn(task("groups", broken)).await });
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_that_owns_the_runtime_is_none_of_its_tasks() {
+        if std::env::var_os(CHILD).is_none() {
+            let name =
+                "vital::tests::a_panic_of_the_thread_that_owns_the_runtime_is_none_of_its_tasks";
+            assert_eq!(signal_of(name), None);
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            tokio::spawn(task("groups", std::future::pending::<()>()));
+            tokio::task::yield_now().await;
+            panic!("a failed test");
+        });
     }
 }

@@ -48,7 +48,7 @@ enum Filler {
     Assigned,
     /// Members with long ids that leave their groups empty.
     Left,
-    /// Committed offsets with the longest metadata.
+    /// Committed offsets of groups with long ids. Metadata of offsets fills a part of the pool only.
     Offsets,
 }
 
@@ -180,9 +180,8 @@ impl Filler {
                 }
             }
             Filler::Offsets => {
-                for number in 0..12 {
-                    let group = format!("offsets-{number}");
-                    conn.call(&commit(&group, "shared", 100, 4_000), 8).await;
+                for number in 0..2 * POOL_BYTES / STRING_BYTES_MAX {
+                    conn.call(&commit(&long_id(number), "shared", 1, 0), 8).await;
                 }
             }
         }
